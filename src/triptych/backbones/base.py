@@ -1,0 +1,114 @@
+"""Backbone: what every method may call to turn pictures and texts into features."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class BackboneShape:
+    """The sizes of a backbone.
+
+    Attributes:
+        queries: Q, learned query tokens.
+        dim: D, width of the shared embedding.
+        hidden: H, width of the Q-Former.
+        image_tokens: P, frozen tokens of an image.
+        image_width: V, width of a frozen token.
+        image_size: side of the square input, in pixels.
+    """
+
+    queries: int
+    dim: int
+    hidden: int
+    image_tokens: int
+    image_width: int
+    image_size: int
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What a fusion of picture and text gives.
+
+    Attributes:
+        vector: ``[B, D]`` unit rows, the query vector c.
+        tokens: ``[B, Q, D]`` unit rows, the query positions through the text projection (C).
+        hidden: ``[B, Q + L, H]`` the last hidden states, query positions first.
+    """
+
+    vector: Tensor
+    tokens: Tensor
+    hidden: Tensor
+
+
+class Backbone(nn.Module, abc.ABC):
+    """The passes of the specification (section 0), and nothing about losses.
+
+    Frozen towers are the submodules named in ``frozen``; their weights come from their packages and are not written
+    to a model folder. ``fingerprint`` names towers and preprocessing: tokens of two backbones with the same
+    fingerprint are interchangeable.
+    """
+
+    name: str
+    shape: BackboneShape
+    fingerprint: str
+    frozen: tuple[str, ...] = ()
+    default_learning_rate: float = 1e-5
+    pixel_mean: Tensor
+    """``[3]`` channel means of the tower's input, for pixels in [0, 1]."""
+    pixel_std: Tensor
+    """``[3]`` channel deviations of the tower's input, for pixels in [0, 1]."""
+
+    @abc.abstractmethod
+    def preprocess(self, image: Image.Image) -> np.ndarray:
+        """Turn an RGB picture into ``[3, H, W]`` float32 in [0, 1], not yet normalised."""
+
+    @abc.abstractmethod
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Encode ``[B, 3, H, W]`` pixels in [0, 1] into frozen tokens ``[B, P, V]``; no gradient."""
+
+    @abc.abstractmethod
+    def image_pass(self, tokens: Tensor) -> Tensor:
+        """Run the learned queries over ``[B, P, V]`` image tokens: ``[B, Q, H]``."""
+
+    @abc.abstractmethod
+    def targets(self, tokens: Tensor) -> Tensor:
+        """Embed images as targets: ``[B, P, V]`` to ``[B, Q, D]``, unit rows (t)."""
+
+    @abc.abstractmethod
+    def compose(self, tokens: Tensor, texts: Sequence[str], query_tokens: Tensor | None = None) -> Composed:
+        """Fuse ``[B, P, V]`` reference tokens with B texts; ``query_tokens`` ``[Q, H]`` replace the learned ones."""
+
+    @abc.abstractmethod
+    def text(self, texts: Sequence[str]) -> Tensor:
+        """Embed texts alone: ``[B, D]``, unit rows."""
+
+    def trained_state(self) -> dict[str, Tensor]:
+        """Return the state without the frozen towers: what a model folder holds."""
+        prefixes = tuple(f"{name}." for name in self.frozen)
+        return {key: value for key, value in self.state_dict().items() if not key.startswith(prefixes or ("\0",))}
+
+    def load_trained_state(self, state: dict[str, Tensor]) -> None:
+        """Load what :meth:`trained_state` gave.
+
+        Raises:
+            KeyError: a name is missing or unknown.
+        """
+        expected = set(self.trained_state())
+        if missing := sorted(expected - set(state)):
+            raise KeyError(f"weights missing: {missing[:5]}")
+        if unknown := sorted(set(state) - expected):
+            raise KeyError(f"weights unknown: {unknown[:5]}")
+        self.load_state_dict(state, strict=False)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the backbone's weights are."""
+        return self.pixel_mean.device

@@ -1,0 +1,78 @@
+"""Files that are whole or not there: written to a temporary name, fsynced, renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from triptych.errors import DataError
+
+
+@contextlib.contextmanager
+def explain_full_disk(path: Path) -> Iterator[None]:
+    """Turn "no space left" and "read-only" into an error that names ``path`` and the mend."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DataError("the disk is full; nothing was changed", file=path, mend="Free some space and run again.") from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise DataError("cannot be written here", file=path, mend="Choose another place to write to.") from error
+        raise
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; on success it is fsynced and renamed, on any error removed.
+
+    Raises:
+        DataError: the disk is full or the folder cannot be written.
+    """
+    with explain_full_disk(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[IO[str]]:
+    """Open ``path`` for UTF-8 text that appears only when it is complete."""
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file
+
+
+def write_json(path: Path, value: Any, *, indent: int | None = 2) -> None:
+    """Write ``value`` as JSON, whole or not at all."""
+    with atomic_write(path) as file:
+        json.dump(value, file, indent=indent, ensure_ascii=False)
+        file.write("\n")
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,145 @@
+"""Method: what a paper adds to a backbone, and the batch and losses that it speaks in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+
+from triptych.backbones.base import Backbone, BackboneShape
+from triptych.objectives.similarity import similarity
+
+CaptionMode = Literal["fixed", "random4"]
+Needs = Literal["pixels", "counterfactuals"]
+
+
+class MethodConfig(BaseModel):
+    """Every switch of a method, with its default; an unknown key is an error that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class TripletBatch:
+    """B triplets as a method sees them.
+
+    Attributes:
+        triplet_ids: B stable ids.
+        texts: B modification texts, captions already joined and cleaned.
+        reference_tokens: ``[B, P, V]`` frozen tokens of the references.
+        target_tokens: ``[B, P, V]`` frozen tokens of the annotated targets.
+        generator: CPU generator for every draw of this step.
+        reference_pixels: ``[B, 3, H, W]`` in [0, 1], where the method asked for ``pixels``.
+        target_pixels: the same of the targets.
+        counterfactual_tokens: ``[B, P, V]``, one cached counterfactual of each reference, where the method asked for
+            ``counterfactuals``.
+    """
+
+    triplet_ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    reference_tokens: Tensor
+    target_tokens: Tensor
+    generator: torch.Generator
+    reference_pixels: Tensor | None = None
+    target_pixels: Tensor | None = None
+    counterfactual_tokens: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.triplet_ids)
+
+
+class Losses:
+    """Named loss terms, each a value per triplet ``[B]`` with a weight.
+
+    Example:
+        >>> losses = Losses(robust=torch.tensor([1.0, 3.0]))
+        >>> losses.add(soft=torch.tensor([2.0, 2.0]), weight=0.5)
+        >>> losses.total().item()
+        3.0
+    """
+
+    def __init__(self, **terms: Tensor) -> None:
+        self._terms: dict[str, tuple[Tensor, float]] = {name: (value, 1.0) for name, value in terms.items()}
+
+    def add(self, weight: float = 1.0, **terms: Tensor) -> None:
+        """Add terms with a weight."""
+        for name, value in terms.items():
+            self._terms[name] = (value, weight)
+
+    def __iter__(self) -> Iterator[tuple[str, Tensor, float]]:
+        for name, (value, weight) in self._terms.items():
+            yield name, value, weight
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._terms[name][0]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._terms
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def total(self) -> Tensor:
+        """Reduce to the scalar that is minimised: the weighted sum of the terms' means over the batch."""
+        return torch.stack([weight * value.mean() for value, weight in self._terms.values()]).sum()
+
+
+class EpochContext(Protocol):
+    """What a method may ask at the start of an epoch; the training loop provides it."""
+
+    epoch: int
+    epochs: int
+    seed: int
+
+
+class Method(nn.Module):
+    """Owns what a paper adds; gets a backbone and a batch and gives named loss terms per triplet.
+
+    Args:
+        config: the switches.
+        shape: the backbone's sizes, for layers of the method's own.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    """Title, venue and year."""
+    summary: ClassVar[str]
+    """One line for ``triptych methods``."""
+    Config: ClassVar[type[MethodConfig]] = MethodConfig
+    captions: ClassVar[CaptionMode] = "fixed"
+    """How the captions of a triplet are joined in training, unless the user says otherwise."""
+
+    def __init__(self, config: MethodConfig, shape: BackboneShape) -> None:
+        super().__init__()
+        self.config = config
+        self.shape = shape
+        self.epoch = 0
+
+    def begin_epoch(self, context: EpochContext) -> None:
+        """Prepare an epoch: partition, phase change."""
+        self.epoch = context.epoch
+
+    def needs(self, epoch: int) -> frozenset[Needs]:
+        """Name what the batches of an epoch must carry beside tokens and texts."""
+        return frozenset()
+
+    def losses(self, batch: TripletBatch, backbone: Backbone) -> Losses:
+        """Return the loss terms of a batch, a value per triplet each."""
+        raise NotImplementedError
+
+    def query(self, tokens: Tensor, texts: Sequence[str], backbone: Backbone) -> Tensor:
+        """Embed queries for ranking: reference tokens ``[B, P, V]`` and B texts to ``[B, D]``, unit rows."""
+        return backbone.compose(tokens, texts).vector
+
+    @torch.no_grad()
+    def cleanliness(self, batch: TripletBatch, backbone: Backbone) -> Tensor:
+        """Say how far each triplet is trusted, ``[B]`` in [0, 1], 1 = trusted.
+
+        By default the annotated pair's share of the row softmax at temperature 0.07.
+        """
+        scores = similarity(self.query(batch.reference_tokens, batch.texts, backbone), backbone.targets(batch.target_tokens))
+        return torch.softmax(scores / 0.07, dim=1).diagonal()
