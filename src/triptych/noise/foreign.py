@@ -13,6 +13,8 @@ from triptych.triplets.table import Triplet, TripletTable
 
 FIELD: dict[str, TripletField] = {"candidate": "reference", "captions": "text", "target": "target"}
 
+OTHER = "This manifest is of other data: use one that was made for it."
+
 
 class ByRow(BaseModel):
     """The head of such a file: the categories in order, where each starts, and how the noise was made."""
@@ -57,65 +59,67 @@ def corruptions_by_row(
     Raises:
         DataError: a key is missing, an index or row is out of range, or the values are of other data.
     """
-    other = "This manifest is of other data: use one that was made for it."
     try:
         head = ByRow.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(first["msg"], file=path, field=".".join(map(str, first["loc"]))) from error
+        raise _named(error, path, None) from error
+    if missing := sorted(set(head.categories) ^ set(head.offsets)):
+        raise DataError(f"categories and offsets differ: {', '.join(missing)}", file=path, field="offsets")
+
+    triplets = {triplet.triplet_id: triplet for triplet in table}
     changes: list[Corruption] = []
     for number, raw in enumerate(head.corrupted):
         try:
             item = _Item.model_validate(raw)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0]) if first["loc"] else None
-            raise DataError(first["msg"], file=path, row=number, field=name) from error
-        for name, index in (("index", item.index), ("from", item.source)):
-            if index is not None and not 0 <= index < head.num_triplets:
-                problem = f'"{name}" is {index}, but there are only {head.num_triplets} triplets'
-                raise DataError(problem, file=path, row=number, field=name, mend=other)
-        triplet = _triplet(head, item.category, item.row, table, path, number, other)
-        if head.offsets.get(item.category, 0) + item.row != item.index:
-            problem = f'"index" is {item.index}, but row {item.row} of {item.category} is another one'
-            raise DataError(problem, file=path, row=number, field="index")
-        if isinstance(item.value, list) != (item.field == "captions"):
-            raise DataError(
-                "captions must be a list, an image id a string", file=path, row=number, field="value"
-            )
-        old = _value_of(triplet, item.field)
-        new: Value = tuple(item.value) if isinstance(item.value, list) else item.value
-        source = None if item.source is None else _nth(head, item.source, table)
-        if source is not None and _value_of(source, item.field) != new:
-            problem = f'"value" is not the {item.field} of triplet {source.triplet_id}, which "from" names'
-            raise DataError(problem, file=path, row=number, field="value", mend=other)
+            raise _named(error, path, number) from error
+        triplet = triplets.get(f"{item.category}.train.{item.row}")
+        source = None if item.source is None else triplets.get(_nth(head, item.source))
+        field, problem = _problem(head, item, triplet, source)
+        if problem or triplet is None:
+            raise DataError(problem, file=path, row=number, field=field, mend=OTHER)
+        old, new = _value_of(triplet, item.field), _frozen(item.value)
         if old != new:
             changes.append(Corruption(triplet.triplet_id, FIELD[item.field], old, new))
     if head.num_triplets != len(table):
         problem = f"made for {head.num_triplets} triplets, but the data has {len(table)}"
-        raise DataError(problem, file=path, field="num_triplets", mend=other)
+        raise DataError(problem, file=path, field="num_triplets", mend=OTHER)
     return head, tuple(changes)
 
 
-def _triplet(
-    head: ByRow, category: str, row: int, table: TripletTable, path: Path, number: int, mend: str
-) -> Triplet:
-    triplet_id = f"{category}.train.{row}"
-    if category not in head.categories or triplet_id not in table:
-        problem = f"row {row} of category {category} is not in the data"
-        raise DataError(problem, file=path, row=number, field="row", mend=mend)
-    return table[table.row_of(triplet_id)]
+def _problem(head: ByRow, item: _Item, triplet: Triplet | None, source: Triplet | None) -> tuple[str, str]:
+    """Return (field, what is wrong with it); empty where nothing is."""
+    for name, index in (("index", item.index), ("from", item.source or 0)):
+        if not 0 <= index < head.num_triplets:
+            return name, f'"{name}" is {index}, but there are only {head.num_triplets} triplets'
+    if item.category not in head.offsets or triplet is None:
+        return "row", f"row {item.row} of category {item.category} is not in the data"
+    if head.offsets[item.category] + item.row != item.index:
+        return "index", f'"index" is {item.index}, but row {item.row} of {item.category} is another one'
+    if isinstance(item.value, list) != (item.field == "captions"):
+        return "value", "captions must be a list, an image id must be a string"
+    if source is not None and _value_of(source, item.field) != _frozen(item.value):
+        return "value", f'"value" is not the {item.field} of triplet {source.triplet_id}, which "from" names'
+    return "", ""
 
 
-def _nth(head: ByRow, index: int, table: TripletTable) -> Triplet | None:
-    category = max(
-        (c for c in head.categories if head.offsets.get(c, 0) <= index), key=head.offsets.__getitem__
-    )
-    triplet_id = f"{category}.train.{index - head.offsets[category]}"
-    return table[table.row_of(triplet_id)] if triplet_id in table else None
+def _nth(head: ByRow, index: int) -> str:
+    """Return the id of the triplet at an index that runs through all categories."""
+    begun = [name for name, offset in head.offsets.items() if offset <= index]
+    category = max(begun, key=lambda name: head.offsets[name], default="")
+    return f"{category}.train.{index - head.offsets.get(category, 0)}"
+
+
+def _named(error: ValidationError, path: Path, row: int | None) -> DataError:
+    first = error.errors()[0]
+    return DataError(first["msg"], file=path, row=row, field=".".join(map(str, first["loc"])) or None)
 
 
 def _value_of(triplet: Triplet, field: str) -> Value:
     if field == "captions":
         return triplet.captions
     return triplet.reference if field == "candidate" else triplet.target or ""
+
+
+def _frozen(value: str | list[str]) -> Value:
+    return tuple(value) if isinstance(value, list) else value
