@@ -1,0 +1,71 @@
+"""Protocols: which places count, and whether the reference image stays in the gallery.
+
+**The conflict.** On FashionIQ two protocols are in use, and tables mix them. The reference image is itself
+in the gallery and looks like a right answer, so it takes one of the first places. SPRC, TME and CLIP4Cir
+keep it; the INTENT, HABIT and ConeSep releases take it out (its score is set to -1e11), which can only
+raise recall. The tables of those three papers therefore compare figures of both kinds. Triptych computes
+both from one ranking and shows them side by side; a protocol says only which of the two is the headline.
+CIRR and CIRCO take it out.
+
+Source: specification, sections 2.2 to 2.4.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from triptych.errors import UsageError
+
+Reference = Literal["kept", "removed"]
+"""Whether the reference image is ranked with the gallery or taken out of it first."""
+
+
+class Protocol(BaseModel):
+    """How a benchmark is scored.
+
+    Attributes:
+        name: how reports call it.
+        headline: the convention that is quoted, and that selects an epoch; both are always computed.
+        ks: the K of R@K.
+        map_ks: the K of mAP@K, computed where several right answers are known.
+        selection: the metrics whose mean selects an epoch (specification, section 2.6).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    headline: Reference
+    ks: tuple[int, ...] = (1, 5, 10, 50)
+    map_ks: tuple[int, ...] = (5, 10, 25, 50)
+    selection: tuple[str, ...] = ("R@10", "R@50")
+
+    @field_validator("ks", "map_ks")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(k < 1 for k in value) or list(value) != sorted(set(value)):
+            raise ValueError("must be positive, each once, in rising order")
+        return value
+
+    @property
+    def conventions(self) -> tuple[Reference, Reference]:
+        """Both conventions, the headline first."""
+        return ("kept", "removed") if self.headline == "kept" else ("removed", "kept")
+
+
+FASHIONIQ = Protocol(name="fashioniq", headline="kept")
+"""FashionIQ as the community scores it: reference kept; mean over the categories' own galleries."""
+
+REFERENCE_REMOVED = Protocol(name="reference-removed", headline="removed")
+"""The same with the reference taken out, as the INTENT, HABIT and ConeSep releases do."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (FASHIONIQ, REFERENCE_REMOVED)}
+"""The named protocols."""
+
+
+def find_protocol(name: str) -> Protocol:
+    """Return a protocol by name; ``UsageError`` lists the names where it is unknown."""
+    if name not in PROTOCOLS:
+        raise UsageError(f'unknown protocol "{name}"; choose one of: {", ".join(PROTOCOLS)}')
+    return PROTOCOLS[name]
