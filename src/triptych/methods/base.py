@@ -20,7 +20,7 @@ Needs = Literal["pixels", "counterfactuals"]
 class MethodConfig(BaseModel):
     """Every switch of a method, with its default; an unknown key is an error that names it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class TripletBatch:
         generator: CPU generator for every draw of this step.
         reference_pixels: ``[B, 3, H, W]`` in [0, 1], where the method asked for ``pixels``.
         target_pixels: the same of the targets.
-        counterfactual_tokens: ``[B, P, V]``, one cached counterfactual of each reference, where the method asked for
-            ``counterfactuals``.
+        counterfactual_tokens: ``[B, P, V]``, one cached counterfactual of each reference, where the method
+            asked for ``counterfactuals``.
     """
 
     triplet_ids: tuple[str, ...]
@@ -55,6 +55,9 @@ class TripletBatch:
 class Losses:
     """Named loss terms, each a value per triplet ``[B]`` with a weight.
 
+    Attributes:
+        diagnostics: figures of the batch to log beside the terms; no gradient.
+
     Example:
         >>> losses = Losses(robust=torch.tensor([1.0, 3.0]))
         >>> losses.add(soft=torch.tensor([2.0, 2.0]), weight=0.5)
@@ -64,11 +67,16 @@ class Losses:
 
     def __init__(self, **terms: Tensor) -> None:
         self._terms: dict[str, tuple[Tensor, float]] = {name: (value, 1.0) for name, value in terms.items()}
+        self.diagnostics: dict[str, float | Tensor] = {}
 
     def add(self, weight: float = 1.0, **terms: Tensor) -> None:
         """Add terms with a weight."""
         for name, value in terms.items():
             self._terms[name] = (value, weight)
+
+    def observe(self, **figures: Tensor) -> None:
+        """Add diagnostics: the mean of each figure over the batch."""
+        self.diagnostics.update({name: figure.detach().float().mean() for name, figure in figures.items()})
 
     def __iter__(self) -> Iterator[tuple[str, Tensor, float]]:
         for name, (value, weight) in self._terms.items():
@@ -102,6 +110,7 @@ class Method(nn.Module):
     Args:
         config: the switches.
         shape: the backbone's sizes, for layers of the method's own.
+        seed: seeds the random start of such layers.
     """
 
     name: ClassVar[str]
@@ -112,11 +121,14 @@ class Method(nn.Module):
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     captions: ClassVar[CaptionMode] = "fixed"
     """How the captions of a triplet are joined in training, unless the user says otherwise."""
+    counterfactual_bank: int = 0
+    """Variants of each reference image that are cached before training; 0 = the method draws its own."""
 
-    def __init__(self, config: MethodConfig, shape: BackboneShape) -> None:
+    def __init__(self, config: MethodConfig, shape: BackboneShape, *, seed: int = 0) -> None:
         super().__init__()
         self.config = config
         self.shape = shape
+        self.seed = seed
         self.epoch = 0
 
     def begin_epoch(self, context: EpochContext) -> None:
@@ -126,6 +138,16 @@ class Method(nn.Module):
     def needs(self, epoch: int) -> frozenset[Needs]:
         """Name what the batches of an epoch must carry beside tokens and texts."""
         return frozenset()
+
+    def counterfactual(
+        self,
+        reference_pixels: Tensor,
+        irrelevant_pixels: Tensor,
+        backbone: Backbone,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Draw a counterfactual of each reference, ``[B, 3, H, W]`` in [0, 1]; for methods that intervene."""
+        raise NotImplementedError
 
     def losses(self, batch: TripletBatch, backbone: Backbone) -> Losses:
         """Return the loss terms of a batch, a value per triplet each."""
@@ -141,5 +163,7 @@ class Method(nn.Module):
 
         By default the annotated pair's share of the row softmax at temperature 0.07.
         """
-        scores = similarity(self.query(batch.reference_tokens, batch.texts, backbone), backbone.targets(batch.target_tokens))
+        scores = similarity(
+            self.query(batch.reference_tokens, batch.texts, backbone), backbone.targets(batch.target_tokens)
+        )
         return torch.softmax(scores / 0.07, dim=1).diagonal()

@@ -24,8 +24,11 @@ def similarity(queries: Tensor, targets: Tensor) -> Tensor:
     Source: specification, section 0. Used in training, evaluation and search alike.
     """
     if queries.ndim != 2 or targets.ndim != 3 or queries.shape[1] != targets.shape[2]:
-        raise ValueError(f"expected [B, D] and [N, Q, D], got {list(queries.shape)} and {list(targets.shape)}")
+        raise ValueError(
+            f"expected [B, D] and [N, Q, D], got {list(queries.shape)} and {list(targets.shape)}"
+        )
     dtype = torch.promote_types(torch.promote_types(queries.dtype, targets.dtype), torch.float32)
     with torch.autocast(queries.device.type, enabled=False):
         flat = targets.to(dtype).flatten(0, 1)
-        return (queries.to(dtype) @ flat.T).unflatten(1, targets.shape[:2]).amax(dim=2)
+        scores = queries.to(dtype) @ flat.T
+    return scores.view(len(queries), *targets.shape[:2]).amax(dim=2)
