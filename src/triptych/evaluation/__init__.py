@@ -6,7 +6,7 @@ from triptych.evaluation.protocols import FASHIONIQ, PROTOCOLS, REFERENCE_REMOVE
 from triptych.evaluation.queries import QueryRanks, evaluate_queries
 from triptych.evaluation.ranking import UNRANKED, Ranking, ScoreBlock, rank
 from triptych.evaluation.report import Evaluation, ModelInfo, NoiseInfo, Row, assemble, summarise
-from triptych.evaluation.tables import Table, rich_table, to_markdown, to_table
+from triptych.evaluation.tables import Table, rich_table, to_markdown, to_tables
 
 __all__ = [
     "FASHIONIQ",
@@ -32,6 +32,6 @@ __all__ = [
     "rich_table",
     "summarise",
     "to_markdown",
-    "to_table",
+    "to_tables",
     "within_image_cosine",
 ]

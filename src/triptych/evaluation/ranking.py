@@ -150,15 +150,14 @@ def _score_rows(
 
 
 def _check_finite(scores: npt.NDArray[np.floating], first: int, names: Sequence[str] | None) -> None:
-    bad = np.flatnonzero(~np.isfinite(scores.sum(axis=1)))  # a sum is cheap; it can overflow, so look again
-    for row in bad:
-        wrong = ~np.isfinite(scores[row])
-        if wrong.any():
-            name = names[first + row] if names is not None else str(first + row)
-            raise DataError(
-                f"query {name}: {int(wrong.sum())} of {wrong.size} scores are not finite numbers",
-                mend="The model or its features hold NaN or infinite values; use an earlier checkpoint.",
-            )
+    wrong = np.count_nonzero(~np.isfinite(scores), axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong > 0))
+        name = names[first + row] if names is not None else str(first + row)
+        raise DataError(
+            f"query {name}: {wrong[row]} of {scores.shape[1]} scores are not finite numbers",
+            mend="The model or its features hold NaN or infinite values; use an earlier checkpoint.",
+        )
 
 
 def _best(scores: npt.NDArray[np.floating], k: int) -> tuple[IntArray, npt.NDArray[np.floating]]:
