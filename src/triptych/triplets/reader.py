@@ -1,0 +1,121 @@
+"""read_benchmark: any data set that Triptych knows, by looking at what lies in the folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from triptych.errors import DataError, UsageError
+from triptych.triplets.archives import is_picture_name
+from triptych.triplets.benchmark import Benchmark
+from triptych.triplets.fashioniq import has_fashioniq_layout, read_fashioniq
+from triptych.triplets.findings import Findings, Place
+from triptych.triplets.images import ImageStore, find_images
+from triptych.triplets.tabular import SUFFIXES as TABLE_SUFFIXES
+from triptych.triplets.tabular import read_tabular
+
+
+def read_benchmark(path: str | Path, *, images: str | Path | None = None) -> Benchmark:
+    """Read a data set: a folder in the FashionIQ layout, or a table of triplets (CSV, TSV, JSONL, Parquet).
+
+    Args:
+        path: the folder, or the table itself.
+        images: the folder, ``.zip`` or ``.tar`` of pictures; by default ``images.zip``, ``images.tar`` or
+            ``images/`` beside the annotations.
+
+    Returns:
+        The benchmark; what is odd but usable is in its ``warnings``, with counts.
+
+    Raises:
+        UsageError: there is nothing at ``path``.
+        DataError: no data set is there, or something in it is wrong; the first error is raised, and
+            :func:`~triptych.triplets.check.check_data` lists all.
+    """
+    findings = Findings(strict=True)
+    benchmark = read_layout(Path(path), None if images is None else Path(images), findings)
+    place = Place(benchmark.name)
+    if not len(benchmark.train):
+        findings.add("no_training", "there are no training triplets", place, severity="warning")
+    if not len(benchmark.images):
+        findings.add("no_pictures", "there are no pictures beside the annotations", place)
+    else:
+        for image_id in benchmark.images.missing(named_pictures(benchmark)):
+            message = f'"{image_id}" is not in {benchmark.images.path.name}'
+            findings.add("image_missing", message, place, severity="warning")
+    return replace(benchmark, warnings=findings.sentences())
+
+
+def read_layout(path: Path, images: Path | None, findings: Findings) -> Benchmark:
+    """Find out what lies at ``path`` and read it; what is wrong or odd goes to ``findings``.
+
+    Raises:
+        UsageError: there is nothing at ``path``.
+        DataError: no data set is there; or something is wrong and ``findings`` is strict.
+    """
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file or folder")
+    if path.is_file():
+        if path.suffix.lower() not in TABLE_SUFFIXES:
+            raise _nothing_known(path)
+        return read_tabular(path, open_images(path.parent, images, findings), findings)
+    if not list(path.glob("captions/cap.rc2.*.json")) and has_fashioniq_layout(path):
+        return read_fashioniq(path, open_images(path, images, findings), findings)
+    table = _only_table(path)
+    return read_tabular(table, open_images(path, images, findings), findings)
+
+
+def named_pictures(benchmark: Benchmark) -> list[str]:
+    """Return every picture that a triplet or a gallery names, once."""
+    named = dict.fromkeys(benchmark.train.image_ids())
+    for query_sets in benchmark.splits.values():
+        for query_set in query_sets:
+            named.update(dict.fromkeys(query_set.gallery))
+            named.update(dict.fromkeys(query_set.queries.image_ids()))
+    return list(named)
+
+
+def open_images(folder: Path, images: Path | None, findings: Findings) -> ImageStore:
+    """Open the pictures given, or those that lie beside the annotations; none give an empty store."""
+    beside = [images] if images else find_images(folder)
+    if not beside and any(is_picture_name(path.name) for path in folder.iterdir()):
+        beside = [folder]
+    if not beside:
+        return ImageStore.empty(folder)
+    if len(beside) > 1:
+        names = ", ".join(path.name for path in beside[1:])
+        findings.add("odd_pictures", f"{names} is there too and is not read", Place(beside[0].name))
+    try:
+        store = ImageStore.open(beside[0])
+    except DataError as error:
+        findings.add_error("pictures", error)
+        return ImageStore.empty(beside[0])
+    for sentence in store.warnings:
+        findings.add("odd_pictures", sentence, Place(store.path.name))
+    return store
+
+
+def _only_table(folder: Path) -> Path:
+    tables = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in TABLE_SUFFIXES]
+    named = [path for path in tables if path.stem.lower() == "triplets"]
+    if len(named) == 1 or len(tables) == 1:
+        return (named or tables)[0]
+    if not tables:
+        raise _nothing_known(folder)
+    raise DataError(
+        f"several tables could be the triplets: {', '.join(path.name for path in tables)}",
+        file=folder,
+        mend="Give the path of the one that is meant, or call it triplets.csv.",
+    )
+
+
+def _nothing_known(path: Path) -> DataError:
+    expected = (
+        "Expected a folder with captions/cap.<category>.<split>.json and image_splits/, or a table"
+        " triplets.csv (or .tsv, .jsonl, .parquet) with the columns reference, text and target."
+    )
+    known = {"captions/cap.rc2.*.json": "CIRR", "annotations/val.json": "CIRCO"}
+    looks_like = [name for pattern, name in known.items() if path.is_dir() and list(path.glob(pattern))]
+    problem = "no triplets found"
+    if looks_like:
+        problem = f"this looks like {looks_like[0]}, which this version does not read"
+    return DataError(problem, file=path, mend=expected)
