@@ -81,7 +81,7 @@ def _answers_of(
         if field in entry and str(entry[field]) != value:
             problem = f'{entry[field]!r} is not the {field} of this query, which is "{value}"'
             _refuse(findings, place, field, problem)
-        return None
+            return None
     if not check_members(
         [("gt_img_ids", image) for image in images], gallery, "the gallery", place, findings
     ):

@@ -41,8 +41,8 @@ def read_entry(
         findings: gets every fault.
         keys: the names of the fields.
         target_needed: whether a missing target is an error; where truths are not published it is not.
-        plain_text: whether the text may be one string; where a list is expected, a string is an error, never read
-            letter by letter.
+        plain_text: whether the text may be one string; where a list is expected, a string is an error and is
+            never read letter by letter.
     """
     if not isinstance(values, Mapping):
         mend = f'An entry is an object with "{keys.reference}", "{keys.target}" and "{keys.text}".'

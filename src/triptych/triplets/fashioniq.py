@@ -1,8 +1,8 @@
 """The FashionIQ layout, with any category names.
 
-``captions/cap.<category>.<split>.json`` holds a list of ``{"candidate", "target", "captions"}`` (the candidate
-is the reference) and ``image_splits/split.<category>.<split>.json`` the ids of the gallery. The files may also
-lie in the folder itself; without ``<split>`` in the name they are training data.
+``captions/cap.<category>.<split>.json`` holds a list of ``{"candidate", "target", "captions"}``, the
+candidate being the reference; ``image_splits/split.<category>.<split>.json`` the ids of the gallery. The
+files may also lie in the folder itself; without ``<split>`` in the name they are training data.
 
 Source: the public FashionIQ annotations; spec 1.1.
 """

@@ -35,7 +35,7 @@ def parse_json(text: str, name: str, *, line: int | None = None) -> Any:
     Raises:
         DataError: it is not JSON; line and column are named.
     """
-    mend = "Mend it by hand, or fetch the file again if it was cut off."
+    mend = "Usual causes: a comma before ] or }, a missing quote, a file that was cut off."
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

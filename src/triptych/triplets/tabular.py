@@ -1,8 +1,8 @@
 """Triplets in a table: CSV, TSV, JSON lines or Parquet, read as a stream.
 
 Columns: reference, text, target; optional id, category and split (``train`` where it is not given). A few
-other names are understood, see :data:`COLUMNS`. The gallery of a split and category is the union of its references
-and targets.
+other names are understood, see :data:`COLUMNS`. The gallery of a split and category is the union of its
+references and targets.
 """
 
 from __future__ import annotations
