@@ -106,7 +106,8 @@ class Contents:
 
     Attributes:
         entries: every picture, in order of name.
-        left_out: what was not taken, by kind: ``unsafe_path``, ``link``, ``hidden``, ``foreign``, ``other``.
+        left_out: what was not taken, by kind: ``unsafe_path``, ``bad_name``, ``link``, ``hidden``,
+            ``foreign``, ``other``.
         warnings: other oddities, one sentence each.
     """
 
@@ -212,6 +213,10 @@ def list_tar(path: Path) -> Contents:
 
 
 def _why_not(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "bad_name"
     path = PurePosixPath(name.replace("\\", "/"))
     if (
         path.is_absolute()

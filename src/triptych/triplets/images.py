@@ -32,6 +32,7 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 
 _LEFT_OUT = {
     "unsafe_path": "{n} entries of {where} point outside the archive and were left out",
+    "bad_name": "{n} files of {where} have names that are not UTF-8 and were left out",
     "link": "{n} entries of {where} are links and were left out",
     "foreign": "{n} pictures of {where} have an ending that is not read (as .heic, .avif) and were left out",
 }
@@ -46,8 +47,8 @@ class ImageStore:
     Attributes:
         path: the folder or archive.
         errors: how many pictures were refused, by kind of :class:`ImageError`.
-        left_out: how many files were not taken, by kind (``unsafe_path``, ``link``, ``hidden``, ``foreign``,
-            ``other``, ``duplicate_id``).
+        left_out: how many files were not taken, by kind (``unsafe_path``, ``bad_name``, ``link``, ``hidden``,
+            ``foreign``, ``other``, ``duplicate_id``).
         warnings: what was odd but usable, one sentence each, with counts.
     """
 
