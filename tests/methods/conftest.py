@@ -54,7 +54,11 @@ class TinyBackbone(Backbone):
 
     def compose(self, tokens: Tensor, texts: Sequence[str], query_tokens: Tensor | None = None) -> Composed:
         words = torch.stack([self.words[0] * len(text) / 9 + self.words[1] for text in texts])[:, None]
-        seen = self.image_pass(tokens) if query_tokens is None else query_tokens + self.image(tokens).mean(1, True)
+        seen = (
+            self.image_pass(tokens)
+            if query_tokens is None
+            else query_tokens + self.image(tokens).mean(1, True)
+        )
         hidden = torch.tanh(torch.cat([seen + words, words + seen.mean(1, True)], dim=1))
         projected = functional.normalize(self.to_text(hidden), dim=-1)
         return Composed(projected[:, SHAPE.queries], projected[:, : SHAPE.queries], hidden)

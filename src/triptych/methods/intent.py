@@ -205,6 +205,13 @@ class Intent(Method):
         terms.observe(p_positive=positive, p_negative=negative)
         return terms
 
+    @property
+    def counterfactual_recipe(self) -> str:
+        """Name how counterfactuals are made: a cached bank of another recipe is another bank."""
+        config = self.config
+        how = (config.intervention, config.lambda_range, config.window, config.window_ratio, config.mix_clamp)
+        return f"{self.name}:{how}:{config.jitter}:{config.pixel_noise}"
+
     @torch.no_grad()
     def counterfactual(
         self,
