@@ -2,7 +2,14 @@
 
 from triptych.evaluation.diagnostics import within_image_cosine
 from triptych.evaluation.metrics import average_precision_at_k, bootstrap_interval, recall_at_k
-from triptych.evaluation.protocols import FASHIONIQ, PROTOCOLS, REFERENCE_REMOVED, Protocol, find_protocol
+from triptych.evaluation.protocols import (
+    FASHIONIQ,
+    PROTOCOLS,
+    REFERENCE_REMOVED,
+    Protocol,
+    Reference,
+    find_protocol,
+)
 from triptych.evaluation.queries import QueryRanks, evaluate_queries
 from triptych.evaluation.ranking import UNRANKED, Ranking, ScoreBlock, rank
 from triptych.evaluation.report import Evaluation, ModelInfo, NoiseInfo, Row, assemble, summarise
@@ -19,6 +26,7 @@ __all__ = [
     "Protocol",
     "QueryRanks",
     "Ranking",
+    "Reference",
     "Row",
     "ScoreBlock",
     "Table",

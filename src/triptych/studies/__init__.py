@@ -1,1 +1,1 @@
-
+"""Studies: experiments over whole runs, and the pages and figures that show them."""
