@@ -193,20 +193,24 @@ def list_tar(path: Path) -> Contents:
         DataError: the archive is cut off, compressed or not a tar.
     """
     contents = Contents()
-    end = 0
     try:
         with tarfile.open(path, "r:") as archive:
             for member in archive:
-                end = max(end, archive.offset)
                 if member.isdir():
                     continue
                 if not member.isreg() or member.issparse():
                     contents.left_out["link" if member.issym() or member.islnk() else "other"] += 1
                 elif contents.wants(member.name):
                     contents.entries.append(TarEntry(member.name, str(path), member.offset_data, member.size))
+            end = archive.offset
+        with path.open("rb") as file:
+            file.seek(end)
+            mark = file.read(tarfile.BLOCKSIZE)
+        if any(mark):  # tarfile stops without a word at a header that it cannot read
+            raise ValueError(f"no header can be read at byte {end:,}")
     except (tarfile.TarError, OSError, ValueError, EOFError, struct.error) as error:
         raise _damaged(path, error) from error
-    if path.stat().st_size < end + 512:
+    if len(mark) < tarfile.BLOCKSIZE:
         contents.warnings.append(f"{path.name} has no end mark; it may have been cut off")
     contents.entries.sort(key=lambda entry: entry.name)
     return contents

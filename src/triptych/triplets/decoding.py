@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -50,6 +52,10 @@ class ImageError(DataError):
     ) -> None:
         super().__init__(problem, file=file, mend=mend)
         self.kind, self.image_id = kind, image_id
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the way back from a worker process, which knows an error's text only."""
+        return partial(ImageError, kind=self.kind, image_id=self.image_id), self.args, self.__dict__
 
 
 def decode_image(
