@@ -23,7 +23,7 @@ def picture() -> MakePicture:
         colour: str = "red", size: tuple[int, int] = (8, 6), format: str = "PNG", **options: Any
     ) -> bytes:
         out = io.BytesIO()
-        Image.new("RGB", size, colour).save(out, format, **options)
+        Image.new("RGB", size, colour).save(out, format)
         return out.getvalue()
 
     return make
@@ -63,11 +63,8 @@ def entry() -> Callable[..., dict[str, Any]]:
     """``entry("a", "b", "make it red", "longer")``: an entry of a caption file."""
 
     def make(candidate: str, target: str, *captions: str) -> dict[str, Any]:
-        return {
-            "candidate": candidate,
-            "target": target,
-            "captions": list(captions or ("make it red", "is longer")),
-        }
+        texts = list(captions) or ["make it red", "is longer"]
+        return {"candidate": candidate, "target": target, "captions": texts}
 
     return make
 

@@ -57,9 +57,9 @@ def check(
 ) -> None:
     """List everything that is wrong with a data set, before any run.
 
-    Every picture that is named is decoded: missing, damaged and oversized ones are found now, not in the middle
-    of training. **Errors** make training or evaluation fail or go wrong, **warnings** are usable but probably
-    not meant, **notes** are for information. Nothing is changed.
+    Every picture that is named is decoded: missing, damaged and oversized ones are found now, not in the
+    middle of training. **Errors** make training or evaluation fail or go wrong, **warnings** are usable but
+    probably not meant, **notes** are for information. Nothing is changed.
 
     Exit code: 0 where training would work, 1 where it would fail.
     """
