@@ -51,7 +51,11 @@ def test_the_seed_decides_the_start_and_nothing_global_is_drawn(shape: BackboneS
         ("intent", {"window_ratio": 1.5}, ["window_ratio", "1.5", "less than or equal to 1"]),
         ("intent", {"lambda_range": [0.7, 0.3]}, ["lambda_range", "[0.7, 0.3]"]),
         ("intent", {"counterfactual_bank": 2}, ["counterfactual_bank", "at least 4", "2"]),
-        ("intent", {"counterfactual_bank": 4, "irrelevant": "own_target"}, ["counterfactual_bank", "own_target"]),
+        (
+            "intent",
+            {"counterfactual_bank": 4, "irrelevant": "own_target"},
+            ["counterfactual_bank", "own_target"],
+        ),
         ("intent", {"mu": 0, "robust": False}, ["mu", "L_rob"]),
         ("intent", {"mu": 0, "robust_from_epoch": 1}, ["mu", "L_rob"]),
     ],

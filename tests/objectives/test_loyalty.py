@@ -191,4 +191,4 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(ValueError, match="square"):
         soft_discriminative(torch.zeros(2, 3))
     with pytest.raises(ValueError, match='got "log"'):
-        soft_discriminative(torch.full((2, 2), 0.5), form="log")  # type: ignore[arg-type]
+        soft_discriminative(torch.full((2, 2), 0.5), form="log")
