@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +89,9 @@ class Backbone(nn.Module, abc.ABC):
     @abc.abstractmethod
     def text(self, texts: Sequence[str]) -> Tensor:
         """Embed texts alone: ``[B, D]``, unit rows."""
+
+    def prepare_texts(self, texts: Iterable[str], progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027
+        """Compute once what is frozen about texts; nothing where the text side is trained."""
 
     def trained_state(self) -> dict[str, Tensor]:
         """Return the state without the frozen towers: what a model folder holds."""

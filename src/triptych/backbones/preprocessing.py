@@ -1,0 +1,47 @@
+"""Pictures to square pixel arrays with Pillow and NumPy alone (specification 1.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+MAX_PADDED_PIXELS = 64_000_000
+
+
+def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
+    """Pad the short sides with black until the picture is at most ``ratio`` times as long as it is wide.
+
+    A strip so extreme that its padded picture would pass 64 megapixels is reduced first.
+    """
+    width, height = image.size
+    long_side = max(width, height)
+    if long_side < ratio * min(width, height):
+        return image
+    if long_side * long_side / ratio > MAX_PADDED_PIXELS:
+        scale = (MAX_PADDED_PIXELS * ratio) ** 0.5 / long_side
+        width, height = max(1, int(width * scale)), max(1, int(height * scale))
+        image = image.resize((width, height), Image.Resampling.BICUBIC)
+        long_side = max(width, height)
+    goal = long_side / ratio
+    horizontal = max(int((goal - width) / 2), 0)
+    vertical = max(int((goal - height) / 2), 0)
+    padded = Image.new("RGB", (width + 2 * horizontal, height + 2 * vertical))
+    padded.paste(image, (horizontal, vertical))
+    return padded
+
+
+def resize_and_crop(image: Image.Image, size: int) -> Image.Image:
+    """Resize the shorter side to ``size`` (bicubic, the longer side truncated), then crop the centre square."""
+    width, height = image.size
+    if width <= height:
+        scaled = (size, max(size, int(size * height / width)))
+    else:
+        scaled = (max(size, int(size * width / height)), size)
+    image = image.resize(scaled, Image.Resampling.BICUBIC)
+    left, top = round((scaled[0] - size) / 2), round((scaled[1] - size) / 2)
+    return image.crop((left, top, left + size, top + size))
+
+
+def to_pixels(image: Image.Image) -> np.ndarray:
+    """Turn an RGB picture into ``[3, H, W]`` float32 in [0, 1]."""
+    return np.ascontiguousarray(np.asarray(image, dtype=np.float32).transpose(2, 0, 1)) / np.float32(255.0)

@@ -1,0 +1,173 @@
+"""Alignment: teach a backbone's Q-Former to match pictures and captions before it sees a triplet.
+
+BLIP-2 comes with such a first stage; a small Q-Former needs it too, or the noise-robust losses, which never pull,
+underfit.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from triptych.backbones.base import Backbone
+from triptych.backbones.registry import create_backbone
+from triptych.backbones.token_cache import TokenCache
+from triptych.errors import DataError, UsageError, explain_validation
+from triptych.objectives import info_nce, similarity
+from triptych.randomness import derive_seed, generator
+from triptych.training.model import Model, save_model
+from triptych.training.schedule import learning_rate_factor
+from triptych.triplets import ImageStore
+from triptych.triplets.text import clean
+
+Stages = Callable[[str, int, int], None]
+
+
+class AlignConfig(BaseModel):
+    """Settings of the alignment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = Field(10, ge=1, description="passes over the (image, caption) pairs")
+    batch_size: int = Field(128, ge=2, description="pairs a step")
+    learning_rate: float | None = Field(None, gt=0, description="peak rate; the backbone's own default where not given")
+    temperature: float = Field(0.07, gt=0, description="softmax temperature")
+    weight_decay: float = Field(0.05, ge=0, description="AdamW weight decay")
+    seed: int = Field(0, ge=0, description="seed of weights, order and dropout")
+
+
+def read_captions(
+    path: Path, *, image_column: str | None = None, caption_column: str | None = None, split: str | None = "train"
+) -> list[tuple[str, str]]:
+    """Read (image id, caption) pairs from a CSV file.
+
+    Args:
+        path: CSV with a header.
+        image_column: by default ``image_id``, ``image`` or ``id``.
+        caption_column: by default ``caption``, ``text``, ``title`` or ``name``.
+        split: keep rows of this split only, where there is a ``split`` column: captions of validation pictures
+            would leak what is measured later. None keeps all.
+
+    Raises:
+        DataError: the file or a column is missing, or no pair is left.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            names = reader.fieldnames or []
+            image = _column(path, names, image_column, ("image_id", "image", "id"), "--image-column")
+            caption = _column(path, names, caption_column, ("caption", "text", "title", "name"), "--caption-column")
+            rows = [
+                (row[image], clean(row[caption] or ""))
+                for row in reader
+                if split is None or row.get("split") in (None, split)
+            ]
+    except FileNotFoundError as error:
+        raise DataError("there is no such file", file=path) from error
+    except UnicodeDecodeError as error:
+        raise DataError("is not UTF-8 text", file=path, mend="Save it with the encoding UTF-8.") from error
+    pairs = [(image, text) for image, text in rows if image and text]
+    if not pairs:
+        raise DataError("holds no (image, caption) pair", file=path)
+    return pairs
+
+
+def align(
+    images: ImageStore,
+    pairs: Sequence[tuple[str, str]],
+    folder: str | Path,
+    *,
+    backbone: str | Mapping[str, Any] = "lite",
+    settings: Mapping[str, Any] | None = None,
+    cache: str | Path | None = None,
+    stages: Stages | None = None,
+) -> Model:
+    """Train a backbone's Q-Former on (image, caption) pairs and write a model folder.
+
+    Symmetric InfoNCE between the text-only pass and the image pass, with the retrieval score.
+
+    Args:
+        images: the pictures.
+        pairs: image id and caption.
+        folder: where the model goes; ``train(init=folder)`` starts from it.
+        backbone: a name, or ``{"name": ..., sizes}``.
+        settings: of :class:`AlignConfig`.
+        cache: the token cache's folder.
+        stages: called with (what is being done, done, total).
+
+    Raises:
+        DataError: an image is missing or unreadable.
+        UsageError: a setting is unknown, or the batch is larger than the data.
+    """
+    config = explain_validation(AlignConfig, dict(settings or {}), "align")
+    if config.batch_size > len(pairs):
+        raise UsageError(f"a batch of {config.batch_size} is larger than the data ({len(pairs)} pairs)")
+    report = stages or (lambda what, done, total: None)
+    chosen = {"name": backbone} if isinstance(backbone, str) else dict(backbone)
+    model = create_backbone(chosen, seed=config.seed)
+    tokens = TokenCache(Path(cache) if cache else TokenCache.default_folder(model), model)
+    keys = tokens.add_images(
+        images, sorted({image for image, _ in pairs}), model, lambda d, t: report("image tokens", d, t)
+    )
+    model.prepare_texts([text for _, text in pairs], lambda d, t: report("captions", d, t))
+    rows = tokens.rows([keys[image] for image, _ in pairs])
+    loss = _optimise(model, tokens, rows, [text for _, text in pairs], config, report)
+    model.eval()
+    info = {"stage": "alignment", "pairs": len(pairs), "epochs": config.epochs, "loss": round(loss, 4)}
+    save_model(Path(folder), model, None, {"backbone": chosen, "method": None}, info)
+    return Model(model, None, {"backbone": chosen, "method": None}, info)
+
+
+def _optimise(
+    model: Backbone, cache: TokenCache, rows: Any, texts: list[str], config: AlignConfig, report: Stages
+) -> float:
+    peak = config.learning_rate or model.default_learning_rate
+    parameters = [value for value in model.parameters() if value.requires_grad]
+    optimizer = torch.optim.AdamW(
+        parameters, lr=peak, betas=(0.9, 0.98), eps=1e-7, weight_decay=config.weight_decay
+    )
+    steps = len(rows) // config.batch_size
+    total, loss = steps * config.epochs, torch.zeros(())
+    model.train()
+    for epoch in range(config.epochs):
+        order = generator(config.seed, "order", epoch).permutation(len(rows))
+        for step in range(steps):
+            batch = order[step * config.batch_size : (step + 1) * config.batch_size]
+            done = epoch * steps + step
+            for group in optimizer.param_groups:
+                group["lr"] = peak * learning_rate_factor(
+                    done, total_steps=total, warmup_steps=min(steps, total // 10), kind="cosine"
+                )
+            torch.manual_seed(derive_seed(config.seed, "dropout", epoch, step))
+            tokens = cache.gather(rows[batch]).to(model.device)
+            loss = _contrast(model, tokens, [texts[i] for i in batch], config.temperature)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            report("alignment", done + 1, total)
+    return float(loss.detach())
+
+
+def _contrast(model: Backbone, tokens: Tensor, texts: list[str], temperature: float) -> Tensor:
+    scores = similarity(model.text(texts), model.targets(tokens))
+    forward = info_nce(scores, temperature=temperature).mean()
+    return (forward + info_nce(scores.T, temperature=temperature).mean()) / 2
+
+
+def _column(path: Path, names: Sequence[str], wanted: str | None, usual: Sequence[str], option: str) -> str:
+    for name in (wanted,) if wanted else usual:
+        if name in names:
+            return name
+    raise DataError(
+        f'has no column "{wanted}"' if wanted else f"has none of the columns {', '.join(usual)}",
+        file=path,
+        field=wanted,
+        mend=f"It has: {', '.join(names)}. Name the right one with {option}.",
+    )

@@ -1,0 +1,62 @@
+"""What a training run was asked to do: one frozen model, written to the run folder with its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from triptych.errors import explain_validation
+
+
+class TrainingConfig(BaseModel):
+    """The training loop's settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = Field(12, ge=1, description="passes over the training triplets")
+    batch_size: int = Field(128, ge=2, description="triplets a step; a batch's other targets are the negatives")
+    learning_rate: float | None = Field(None, gt=0, description="peak rate; the backbone's own default where not given")
+    weight_decay: float = Field(0.05, ge=0, description="AdamW weight decay")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW betas")
+    schedule: Literal["cosine", "constant", "onecycle"] = Field("cosine", description="learning rate over the run")
+    warmup_epochs: float = Field(0.5, ge=0, description="linear warm-up, in epochs")
+    clip_norm: float = Field(1.0, ge=0, description="gradient clipping norm; 0 = off")
+    captions: Literal["fixed", "random4"] | None = Field(
+        None, description='"fixed" = "A and B", "random4" = one of four joins a step; the method\'s own where not given'
+    )
+    mixed_precision: Literal["no", "fp16", "bf16"] = Field("no", description="autocast of the Q-Former")
+    patience: int = Field(10, ge=0, description="stop when an epoch would be this many after the best one; 0 = never")
+    validate_on: str = Field("val", description="split that selects the best model")
+    checkpoint_every: int = Field(100, ge=1, description="steps between checkpoints (one a finished epoch besides)")
+    term_gradients_every: int = Field(50, ge=0, description="steps between gradient norms of each loss term; 0 = never")
+    seed: int = Field(0, ge=0, description="seed of weights, order, captions and dropout")
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run's result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str
+    images: str | None = None
+    noise: str | None = None
+    drop_noisy: bool = False
+    init: str | None = None
+    backbone: dict[str, Any] = Field(default_factory=lambda: {"name": "lite"})
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "intent"})
+    training: TrainingConfig = TrainingConfig()
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the settings."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @classmethod
+    def parse(cls, values: dict[str, Any]) -> RunConfig:
+        """Read settings.
+
+        Raises:
+            UsageError: a key is unknown or a value does not fit; the message names the key.
+        """
+        return explain_validation(cls, values, "run")

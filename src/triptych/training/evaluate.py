@@ -1,0 +1,169 @@
+"""A model on a benchmark's split: embed queries and galleries, rank, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from triptych.backbones.token_cache import Progress, TokenCache
+from triptych.errors import UsageError
+from triptych.evaluation import FASHIONIQ, Evaluation, ModelInfo, NoiseInfo, Protocol, ScoreBlock, assemble, evaluate_queries
+from triptych.evaluation.diagnostics import within_image_cosine
+from triptych.objectives.similarity import similarity
+from triptych.training.model import Model
+from triptych.triplets import Benchmark, QuerySet
+from triptych.triplets.text import join_captions
+
+_CHUNK = 256
+CONTEXT_ROWS = ("image-only", "text-only", "empty text", "average reference")
+
+
+class SplitEvaluator:
+    """Scores models on one split; tokens and texts are looked up once.
+
+    Args:
+        benchmark: the data.
+        split: which of its splits.
+        model_backbone: the backbone whose tokens are cached.
+        cache: the token cache; the split's images are added to it where missing.
+
+    Raises:
+        UsageError: there is no such split.
+        DataError: images cannot be read.
+    """
+
+    def __init__(
+        self, benchmark: Benchmark, split: str, model: Model, cache: TokenCache, progress: Progress | None = None
+    ) -> None:
+        if split not in benchmark.splits:
+            raise UsageError(f'{benchmark.name} has no split "{split}"; it has: {", ".join(benchmark.splits) or "none"}')
+        self.benchmark, self.split, self.cache = benchmark, split, cache
+        self.query_sets: tuple[QuerySet, ...] = benchmark.splits[split]
+        images = {name for part in self.query_sets for name in (*part.gallery, *part.queries.column("reference"))}
+        self._keys = cache.add_images(benchmark.images, sorted(images), model.backbone, progress)
+        self._texts = [[join_captions(c) for c in part.queries.column("captions")] for part in self.query_sets]
+        model.backbone.prepare_texts([text for texts in self._texts for text in texts])
+
+    @torch.inference_mode()
+    def evaluate(
+        self,
+        model: Model,
+        *,
+        protocol: Protocol = FASHIONIQ,
+        name: str = "model",
+        noise: NoiseInfo | None = None,
+        context: bool = False,
+        samples: int = 0,
+        seed: int = 0,
+        memory_budget_bytes: int | None = None,
+    ) -> Evaluation:
+        """Rank every query and report.
+
+        Args:
+            model: in eval mode.
+            protocol: how it is scored.
+            name: the model's name in the report.
+            noise: the manifest it was trained with.
+            context: also score queries by image alone, by text alone, and compositions with one side emptied.
+            samples: bootstrap draws; 0 = no interval.
+            seed: the bootstrap's seed.
+            memory_budget_bytes: bound of the ranking's blocks.
+        """
+        galleries = [self._targets(model, part.gallery) for part in self.query_sets]
+        queries: dict[str, list[Tensor]] = {"composed": [self._composed(model, i) for i in range(len(self.query_sets))]}
+        if context:
+            queries |= self._context(model)
+        limits = {} if memory_budget_bytes is None else {"memory_budget_bytes": memory_budget_bytes}
+        results = {
+            row: [
+                evaluate_queries(part, scorer(vectors, gallery), **limits)
+                for part, vectors, gallery in zip(self.query_sets, embedded, galleries, strict=True)
+            ]
+            for row, embedded in queries.items()
+        }
+        method = model.method.name if model.method is not None else "aligned only"
+        return assemble(
+            results,
+            protocol,
+            data=self.benchmark.name,
+            gallery_hash=self.benchmark.gallery_hash(self.split),
+            model=ModelInfo(name=name, method=method, backbone=model.backbone.name, epoch=model.info.get("epoch")),
+            noise=noise,
+            samples=samples,
+            seed=seed,
+        )
+
+    @torch.inference_mode()
+    def within_image_cosine(self, model: Model, limit: int = 512) -> float:
+        """Return the mean cosine between the target tokens of one image; near 1 they have collapsed into one."""
+        return within_image_cosine(self._targets(model, self.query_sets[0].gallery[:limit]).numpy())
+
+    def _composed(self, model: Model, index: int, texts: Sequence[str] | None = None, mean: bool = False) -> Tensor:
+        part = self.query_sets[index]
+        words = list(texts or self._texts[index])
+        references = part.queries.column("reference")
+        average = self._mean_tokens(part) if mean else None
+
+        def embed(start: int) -> Tensor:
+            stop = start + _CHUNK
+            if average is None:
+                tokens = self._tokens(references[start:stop], model)
+            else:
+                tokens = average.expand(len(words[start:stop]), -1, -1).to(model.backbone.device)
+            return model.embed_queries(tokens, words[start:stop])
+
+        return torch.cat([embed(start).float().cpu() for start in range(0, len(references), _CHUNK)])
+
+    def _context(self, model: Model) -> Mapping[str, list[Tensor]]:
+        indices = range(len(self.query_sets))
+        image_only = [
+            normalize(self._targets(model, part.queries.column("reference")).mean(dim=1), dim=-1)
+            for part in self.query_sets
+        ]
+        text_only = [
+            torch.cat([model.backbone.text(texts[s : s + _CHUNK]).float().cpu() for s in range(0, len(texts), _CHUNK)])
+            for texts in self._texts
+        ]
+        empty = [self._composed(model, i, texts=[""] * len(self._texts[i])) for i in indices]
+        average = [self._composed(model, i, mean=True) for i in indices]
+        return dict(zip(CONTEXT_ROWS, (image_only, text_only, empty, average), strict=True))
+
+    def _targets(self, model: Model, image_ids: Sequence[str]) -> Tensor:
+        chunks = (image_ids[start : start + _CHUNK] for start in range(0, len(image_ids), _CHUNK))
+        return torch.cat([model.embed_targets(self._tokens(chunk, model)).float().cpu() for chunk in chunks])
+
+    def _tokens(self, image_ids: Sequence[str], model: Model) -> Tensor:
+        rows = self.cache.rows([self._keys[name] for name in image_ids])
+        return self.cache.gather(rows).to(model.backbone.device)
+
+    def _mean_tokens(self, part: QuerySet) -> Tensor:
+        rows = self.cache.rows([self._keys[name] for name in part.gallery])
+        total = sum(self.cache.gather(rows[s : s + _CHUNK]).sum(dim=0) for s in range(0, len(rows), _CHUNK))
+        assert isinstance(total, Tensor)
+        return total / len(rows)
+
+
+def scorer(vectors: Tensor, targets: Tensor) -> ScoreBlock:
+    """Make the block function that ranking asks for scores: ``[N, D]`` queries, ``[G, Q, D]`` gallery."""
+
+    def score(queries: slice, gallery: slice) -> np.ndarray:
+        return similarity(vectors[queries], targets[gallery]).numpy()
+
+    return score
+
+
+def noise_info(path: Path | None) -> NoiseInfo | None:
+    """Describe a run's noise manifest for reports."""
+    if path is None or not path.is_file():
+        return None
+    from triptych.noise import NoiseManifest
+
+    manifest = NoiseManifest.read(path)
+    return NoiseInfo(
+        name=path.name, fingerprint=manifest.fingerprint(), kind=manifest.kind, ratio=manifest.ratio_real
+    )

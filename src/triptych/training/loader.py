@@ -1,0 +1,122 @@
+"""Triplets to batches: which rows, which words, which tokens, each drawn by name so that a resumed run repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from triptych.backbones.base import Backbone
+from triptych.backbones.token_cache import TokenCache
+from triptych.errors import UsageError
+from triptych.methods.base import CaptionMode, Needs, TripletBatch
+from triptych.randomness import generator, torch_generator
+from triptych.triplets import ImageStore, TripletTable
+from triptych.triplets.text import join_captions
+
+BankRows = Callable[[str], np.ndarray]
+
+
+class TripletLoader:
+    """Gives the batches of any epoch and step.
+
+    Args:
+        table: the training triplets, noise applied.
+        cache: holds the tokens of all their images.
+        keys: image id to cache key.
+        images: the pictures, for methods that need pixels.
+        backbone: preprocesses those.
+        batch_size: triplets a step; the rest of an epoch is dropped.
+        captions: how captions are joined.
+        seed: the run's seed.
+        bank_rows: per reference id the cache rows of its counterfactuals, for methods that need them.
+
+    Raises:
+        UsageError: the batch is larger than the data.
+    """
+
+    def __init__(
+        self,
+        table: TripletTable,
+        cache: TokenCache,
+        keys: Mapping[str, bytes],
+        images: ImageStore,
+        backbone: Backbone,
+        *,
+        batch_size: int,
+        captions: CaptionMode,
+        seed: int,
+        bank_rows: BankRows | None = None,
+    ) -> None:
+        if batch_size > len(table):
+            raise UsageError(
+                f"a batch of {batch_size} is larger than the data ({len(table)} training triplets).\n"
+                f"  Use --batch-size {max(2, len(table))} or less."
+            )
+        self.table, self.cache, self.images, self.backbone = table, cache, images, backbone
+        self.batch_size, self.captions, self.seed, self.bank_rows = batch_size, captions, seed, bank_rows
+        self.steps_per_epoch = len(table) // batch_size
+        self._ids = table.triplet_ids
+        self._captions = table.column("captions")
+        self._references = table.column("reference")
+        self._targets = table.column("target")
+        self._reference_rows = cache.rows([keys[image] for image in self._references])
+        self._target_rows = cache.rows([keys[image] for image in self._targets])
+
+    def order(self, epoch: int) -> np.ndarray:
+        """Return the epoch's order of all rows."""
+        return generator(self.seed, "order", epoch).permutation(len(self._ids))
+
+    def texts(self, epoch: int) -> list[str]:
+        """Return the epoch's text of every row."""
+        return [
+            join_captions(captions, self.captions, self._caption_generator(epoch, triplet_id))
+            for triplet_id, captions in zip(self._ids, self._captions, strict=True)
+        ]
+
+    def epoch(self, epoch: int, first_step: int, needs: frozenset[Needs]) -> Iterator[TripletBatch]:
+        """Yield the batches of an epoch from a step on, the next one prepared while the present one is used."""
+        order = self.order(epoch)
+        with ThreadPoolExecutor(1) as pool:
+            ahead = pool.submit(self._batch, order, epoch, first_step, needs)
+            for step in range(first_step, self.steps_per_epoch):
+                batch = ahead.result()
+                if step + 1 < self.steps_per_epoch:
+                    ahead = pool.submit(self._batch, order, epoch, step + 1, needs)
+                yield batch
+
+    def _batch(self, order: np.ndarray, epoch: int, step: int, needs: frozenset[Needs]) -> TripletBatch:
+        rows = order[step * self.batch_size : (step + 1) * self.batch_size]
+        draws = torch_generator(self.seed, "method", epoch, step)
+        device = self.backbone.device
+        pixels = "pixels" in needs
+        return TripletBatch(
+            triplet_ids=tuple(self._ids[row] for row in rows),
+            texts=tuple(
+                join_captions(self._captions[row], self.captions, self._caption_generator(epoch, self._ids[row]))
+                for row in rows
+            ),
+            reference_tokens=self.cache.gather(self._reference_rows[rows]).to(device),
+            target_tokens=self.cache.gather(self._target_rows[rows]).to(device),
+            generator=draws,
+            reference_pixels=self._pixels([self._references[row] for row in rows]) if pixels else None,
+            target_pixels=self._pixels([self._targets[row] for row in rows]) if pixels else None,
+            counterfactual_tokens=self._counterfactuals(rows, draws).to(device) if "counterfactuals" in needs else None,
+        )
+
+    def _pixels(self, image_ids: list[str]) -> Tensor:
+        distinct = sorted(set(image_ids))
+        loaded = {name: self.backbone.preprocess(self.images.load(name)) for name in distinct}
+        return torch.from_numpy(np.stack([loaded[name] for name in image_ids])).to(self.backbone.device)
+
+    def _counterfactuals(self, rows: np.ndarray, draws: torch.Generator) -> Tensor:
+        assert self.bank_rows is not None, "the method needs counterfactuals, but no bank was built"
+        banks = np.stack([self.bank_rows(self._references[row]) for row in rows])  # [B, k]
+        chosen = torch.randint(banks.shape[1], (len(rows),), generator=draws).numpy()
+        return self.cache.gather(banks[np.arange(len(rows)), chosen])
+
+    def _caption_generator(self, epoch: int, triplet_id: str) -> np.random.Generator | None:
+        return None if self.captions == "fixed" else generator(self.seed, "captions", epoch, triplet_id)

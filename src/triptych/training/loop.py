@@ -1,0 +1,316 @@
+"""The training loop: readable, resumable at any step, on accelerate."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from triptych.backbones.base import Backbone
+from triptych.errors import DataError, TriptychError, UsageError
+from triptych.evaluation import FASHIONIQ, Evaluation, NoiseInfo
+from triptych.methods.base import Losses, Method, TripletBatch
+from triptych.randomness import derive_seed
+from triptych.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from triptych.training.config import RunConfig
+from triptych.training.evaluate import SplitEvaluator
+from triptych.training.loader import TripletLoader
+from triptych.training.model import Model, load_tensors, save_model, trained_tensors
+from triptych.training.run import Run
+from triptych.training.schedule import learning_rate_factor
+
+
+class Interrupted(TriptychError):
+    """The run was stopped by the user; it is saved."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a progress display may show after a step."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    losses: dict[str, float]
+    triplets_per_second: float
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Callbacks of a training run; a command line draws bars from them."""
+
+    on_step: Callable[[Step], None] = lambda step: None
+    on_epoch: Callable[[int, Evaluation, bool], None] = lambda epoch, result, improved: None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The epoch context that a method gets."""
+
+    epoch: int
+    epochs: int
+    seed: int
+
+
+class Learner(nn.Module):
+    """Backbone and method as the one module that is optimised."""
+
+    def __init__(self, backbone: Backbone, method: Method) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.method = method
+
+    def forward(self, batch: TripletBatch) -> Losses:
+        """Return the method's loss terms."""
+        return self.method.losses(batch, self.backbone)
+
+
+class Trainer:
+    """Trains a method on a loader's triplets and writes the run folder.
+
+    Args:
+        run: the folder.
+        config: the settings.
+        learner: what is trained.
+        loader: the batches.
+        evaluator: validates after every epoch.
+        noise: named in reports.
+        watcher: callbacks.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        config: RunConfig,
+        learner: Learner,
+        loader: TripletLoader,
+        evaluator: SplitEvaluator,
+        *,
+        noise: NoiseInfo | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.run, self.config, self.learner, self.loader, self.evaluator = run, config, learner, loader, evaluator
+        self.settings = config.training
+        self.noise, self.watcher = noise, watcher or Watcher()
+        self.progress = Progress()
+        self._stop = False
+
+        self.accelerator = accelerator(self.settings.mixed_precision, learner.backbone.device)
+        parameters = {name: value for name, value in learner.named_parameters() if value.requires_grad}
+        self.names = list(parameters)
+        self.peak = self.settings.learning_rate or learner.backbone.default_learning_rate
+        optimizer = torch.optim.AdamW(
+            parameters.values(),
+            lr=self.peak,
+            betas=self.settings.betas,
+            eps=1e-7,
+            weight_decay=self.settings.weight_decay,
+        )
+        if run.checkpoint.is_file():
+            tensors, self.progress = load_checkpoint(run.checkpoint, optimizer, parameters)
+            load_tensors(learner.backbone, learner.method, tensors)
+        run.truncate_metrics(self.progress.metrics_lines)
+        self._metrics_lines = self.progress.metrics_lines
+        if self.progress.scaler and self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(self.progress.scaler)
+        self.raw_optimizer = optimizer
+        self.module, self.optimizer = self.accelerator.prepare(learner, optimizer)
+
+    def train(self) -> Progress:
+        """Train to the end, from wherever the run stands.
+
+        Raises:
+            Interrupted: the user stopped it; a checkpoint was written.
+            DataError: a loss is not finite; the last checkpoint is kept.
+        """
+        loader, progress = self.loader, self.progress
+        for epoch in range(progress.epoch + 1):  # in the order of an uninterrupted run, so that states repeat exactly
+            self.learner.backbone.prepare_texts(loader.texts(epoch))
+        with self._graceful_stop():
+            while not progress.finished:
+                self._train_epoch(progress.epoch)
+                self._end_epoch(progress.epoch)
+        return progress
+
+    def _train_epoch(self, epoch: int) -> None:
+        loader, progress, learner = self.loader, self.progress, self.learner
+        learner.backbone.prepare_texts(loader.texts(epoch))
+        learner.method.begin_epoch(Epoch(epoch, self.settings.epochs, self.settings.seed))
+        learner.train()
+        started, first = time.monotonic(), progress.step
+        for batch in loader.epoch(epoch, first, learner.method.needs(epoch)):
+            entry = self._step(epoch, progress.step, batch)
+            progress.step += 1
+            speed = (progress.step - first) * loader.batch_size / max(time.monotonic() - started, 1e-9)
+            self._log({**entry, "triplets_per_second": round(speed, 1)})
+            self.watcher.on_step(
+                Step(epoch, self.settings.epochs, progress.step, loader.steps_per_epoch, entry["losses"], speed)
+            )
+            if self._stop:
+                self._save()
+                raise Interrupted(
+                    f"stopped in epoch {epoch + 1} after step {progress.step}; nothing is lost.\n"
+                    f"  Go on with: triptych train --resume {self.run.folder}"
+                )
+            if progress.step % self.settings.checkpoint_every == 0:
+                self._save()
+
+    def _step(self, epoch: int, step: int, batch: TripletBatch) -> dict[str, Any]:
+        total_steps = self.loader.steps_per_epoch * self.settings.epochs
+        global_step = epoch * self.loader.steps_per_epoch + step
+        factor = learning_rate_factor(
+            global_step,
+            total_steps=total_steps,
+            warmup_steps=round(self.settings.warmup_epochs * self.loader.steps_per_epoch),
+            kind=self.settings.schedule,
+        )
+        for group in self.raw_optimizer.param_groups:
+            group["lr"] = self.peak * factor
+        torch.manual_seed(derive_seed(self.settings.seed, "dropout", epoch, step))
+        losses: Losses = self.module(batch)
+        total = losses.total()
+        values = {name: float(value.detach().mean()) for name, value, _ in losses}
+        if not torch.isfinite(total):
+            raise self._not_finite(epoch, step, batch, values)
+        entry: dict[str, Any] = {
+            "kind": "step",
+            "epoch": epoch,
+            "step": step,
+            "losses": {"total": float(total.detach()), **values},
+            "diagnostics": {name: float(value) for name, value in losses.diagnostics.items()},
+            "learning_rate": self.peak * factor,
+        }
+        every = self.settings.term_gradients_every
+        if every and global_step % every == 0:
+            entry["term_gradients"] = self._term_gradients(losses)
+        self.optimizer.zero_grad()
+        self.accelerator.backward(total)
+        if self.settings.clip_norm:
+            norm = self.accelerator.clip_grad_norm_(self.module.parameters(), self.settings.clip_norm)
+            if norm is not None:
+                entry["gradient_norm"] = float(norm)
+        self.optimizer.step()
+        return entry
+
+    def _term_gradients(self, losses: Losses) -> dict[str, float]:
+        """Return the norm of each weighted term's gradient: a term near zero moves nothing."""
+        parameters = [value for value in self.learner.parameters() if value.requires_grad]
+        norms = {}
+        for name, value, weight in losses:
+            term = weight * value.mean()
+            if term.requires_grad:
+                gradients = torch.autograd.grad(term, parameters, retain_graph=True, allow_unused=True)
+                present: list[Tensor] = [gradient.norm() for gradient in gradients if gradient is not None]
+                norms[name] = float(torch.stack(present).norm()) if present else 0.0
+            else:
+                norms[name] = 0.0
+        return norms
+
+    def _end_epoch(self, epoch: int) -> None:
+        progress, learner = self.progress, self.learner
+        learner.eval()
+        info = {"epoch": epoch + 1, "epochs": self.settings.epochs}
+        settings = {"backbone": self.config.backbone, "method": self.config.method}
+        model = Model(learner.backbone, learner.method, settings, info)
+        result = self.evaluator.evaluate(model, protocol=FASHIONIQ, name=self.run.folder.name, noise=self.noise)
+        score = result.score()
+        improved = progress.best_score is None or score > progress.best_score
+        if improved:
+            progress.best_score, progress.best_epoch, progress.epochs_without_gain = score, epoch + 1, 0
+            save_model(self.run.best, learner.backbone, learner.method, settings, {**info, "score": score})
+        else:
+            progress.epochs_without_gain += 1
+        self._log(
+            {
+                "kind": "validation",
+                "epoch": epoch,
+                "score": score,
+                "improved": improved,
+                "metrics": {reference: result.row("composed", reference).mean for reference in ("kept", "removed")},
+                "within_image_cosine": self.evaluator.within_image_cosine(model),
+            }
+        )
+        progress.epoch, progress.step = epoch + 1, 0
+        patience = self.settings.patience
+        progress.finished = epoch + 1 >= self.settings.epochs or bool(
+            patience and progress.epochs_without_gain >= patience - 1
+        )
+        if progress.finished:
+            save_model(self.run.last, learner.backbone, learner.method, settings, {**info, "score": score})
+        self._save()
+        self.watcher.on_epoch(epoch, result, improved)
+
+    def _log(self, entry: dict[str, Any]) -> None:
+        self.run.log(entry)
+        self._metrics_lines += 1
+
+    def _save(self) -> None:
+        self.progress.metrics_lines = self._metrics_lines
+        scaler = self.accelerator.scaler
+        self.progress.scaler = scaler.state_dict() if scaler is not None else {}
+        save_checkpoint(
+            self.run.checkpoint,
+            trained_tensors(self.learner.backbone, self.learner.method),
+            self.raw_optimizer,
+            self.names,
+            self.progress,
+        )
+
+    def _not_finite(self, epoch: int, step: int, batch: TripletBatch, values: dict[str, float]) -> DataError:
+        path = self.run.folder / "not-finite.json"
+        path.write_text(json.dumps({"epoch": epoch, "step": step, "losses": values, "triplets": batch.triplet_ids}))
+        terms = ", ".join(f"{name} = {value}" for name, value in values.items())
+        shown = ", ".join(batch.triplet_ids[:4])
+        return DataError(
+            f"the loss is not finite in epoch {epoch + 1}, step {step + 1} ({terms}); "
+            f"the batch held {len(batch)} triplets: {shown}, ... (all are listed in not-finite.json)",
+            file=self.run.folder,
+            mend="The last checkpoint and best/ are kept. Lower the learning rate (--set training.learning_rate=...) "
+            "or look at these triplets with `triptych data check`.",
+        )
+
+    @contextmanager
+    def _graceful_stop(self) -> Iterator[None]:
+        """Let Ctrl-C and SIGTERM end the run after the present step; a second Ctrl-C ends it at once."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            if self._stop:
+                raise KeyboardInterrupt
+            self._stop = True
+
+        try:
+            before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread: the caller handles its own signals
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def accelerator(mixed_precision: str, device: torch.device) -> Any:
+    """Make the accelerator, and refuse what would silently not be distributed.
+
+    Raises:
+        UsageError: several processes were started.
+    """
+    from accelerate import Accelerator
+
+    made = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu")
+    if made.num_processes != 1 or int(os.environ.get("WORLD_SIZE", "1")) != 1:
+        raise UsageError("this version trains in one process; start it without torchrun or `accelerate launch`")
+    return made

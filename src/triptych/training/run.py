@@ -1,0 +1,109 @@
+"""Run: the folder of a training run, with all that is needed to understand, repeat and resume it.
+
+``config.json`` the resolved settings and their hash; ``environment.json``; ``noise.json`` the manifest in use;
+``metrics.jsonl`` one JSON object a line; ``checkpoint.safetensors``; ``best/`` and ``last/`` model folders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from triptych.errors import DataError, UsageError
+from triptych.files import atomic_write, explain_full_disk, write_json
+from triptych.training.config import RunConfig
+
+
+class Run:
+    """A run folder.
+
+    Args:
+        folder: where it is or will be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoint = folder / "checkpoint.safetensors"
+        self.noise = folder / "noise.json"
+        self.best = folder / "best"
+        self.last = folder / "last"
+        self._metrics = folder / "metrics.jsonl"
+
+    @classmethod
+    def create(cls, folder: Path, config: RunConfig) -> Run:
+        """Start a run folder.
+
+        Raises:
+            UsageError: the folder already holds something.
+        """
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(
+                f"{folder} is not empty.\n  Choose another folder with -o, or go on with `triptych train --resume {folder}`."
+            )
+        run = cls(folder)
+        write_json(folder / "config.json", {"hash": config.fingerprint(), **config.model_dump(mode="json")})
+        write_json(folder / "environment.json", environment())
+        run.truncate_metrics(0)
+        return run
+
+    @classmethod
+    def open(cls, folder: Path) -> tuple[Run, RunConfig]:
+        """Open a run folder and read its settings.
+
+        Raises:
+            DataError: it is none, or its settings were changed by hand.
+        """
+        path = folder / "config.json"
+        if not path.is_file():
+            raise DataError("there is no run here (no config.json)", file=folder, mend="Start one with `triptych train`.")
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"is not valid JSON ({error})", file=path) from error
+        found = values.pop("hash", None)
+        config = RunConfig.parse(values)
+        if found != config.fingerprint():
+            raise DataError("the settings do not match their hash; the run would go on with others", file=path, field="hash")
+        return cls(folder), config
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """Append one line to the metrics."""
+        with explain_full_disk(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Read the metrics; a last line that a kill cut off is left out."""
+        entries = []
+        if self._metrics.is_file():
+            for line in self._metrics.read_text(encoding="utf-8").splitlines():
+                try:
+                    entries.append(json.loads(line))
+                except ValueError:
+                    break
+        return entries
+
+    def truncate_metrics(self, lines: int) -> None:
+        """Keep the first lines only: those that the checkpoint vouches for."""
+        kept = self._metrics.read_text(encoding="utf-8").splitlines()[:lines] if lines else []
+        with atomic_write(self._metrics) as file:
+            file.writelines(line + "\n" for line in kept)
+
+
+def environment() -> dict[str, Any]:
+    """Describe the machine and the packages that decide a result."""
+    packages = {}
+    for name in ("triptych", "torch", "transformers", "accelerate", "numpy", "safetensors", "pillow"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "packages": packages,
+    }

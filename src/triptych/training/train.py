@@ -1,0 +1,215 @@
+"""Train: from data and settings to a run folder; and resume one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from triptych.backbones.base import Backbone
+from triptych.backbones.registry import create_backbone
+from triptych.backbones.token_cache import TokenCache
+from triptych.errors import DataError, UsageError
+from triptych.noise import NoiseManifest
+from triptych.training.bank import Intervention, build_bank
+from triptych.training.config import RunConfig
+from triptych.training.evaluate import SplitEvaluator, noise_info
+from triptych.training.loader import BankRows, TripletLoader
+from triptych.training.loop import Learner, Trainer, Watcher
+from triptych.training.model import Model, build_method, load_tensors, read_settings, read_weights
+from triptych.training.run import Run
+from triptych.triplets import Benchmark, TripletTable, read_benchmark
+
+Stages = Callable[[str, int, int], None]
+"""Called with (what is being done, done, total) for the work before the first step."""
+
+
+def train(
+    data: Benchmark | str | Path,
+    folder: str | Path,
+    *,
+    method: str | Mapping[str, Any] = "intent",
+    backbone: str | Mapping[str, Any] = "lite",
+    noise: NoiseManifest | str | Path | None = None,
+    drop_noisy: bool = False,
+    init: str | Path | None = None,
+    training: Mapping[str, Any] | None = None,
+    images: str | Path | None = None,
+    cache: str | Path | None = None,
+    watcher: Watcher | None = None,
+    stages: Stages | None = None,
+) -> Run:
+    """Train a method on triplets and write a run folder.
+
+    Args:
+        data: a benchmark or its path.
+        folder: the run folder; must be new or empty.
+        method: a name, or ``{"name": ..., switches}``.
+        backbone: a name, or ``{"name": ..., sizes}``.
+        noise: a manifest that corrupts the training triplets.
+        drop_noisy: leave the manifest's triplets out instead: what a perfect filter would reach.
+        init: a model folder whose backbone weights to start from, such as ``align`` writes.
+        training: settings of :class:`~triptych.training.config.TrainingConfig`.
+        images: where the pictures are, if not beside the triplets.
+        cache: the token cache's folder; by default the user's cache folder.
+        watcher: callbacks for progress.
+        stages: callback for the work before the first step.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UsageError: a setting is unknown or does not fit.
+        DataError: data, noise or init cannot be used.
+        Interrupted: stopped by Ctrl-C; the run can be resumed.
+    """
+    benchmark = data if isinstance(data, Benchmark) else read_benchmark(data, images=Path(images) if images else None)
+    config = RunConfig.parse(
+        {
+            "data": str(benchmark.path.resolve()),
+            "images": str(Path(images).resolve()) if images else None,
+            "noise": str(noise) if isinstance(noise, str | Path) else "given" if noise else None,
+            "drop_noisy": drop_noisy,
+            "init": str(Path(init).resolve()) if init else None,
+            "backbone": {"name": backbone} if isinstance(backbone, str) else dict(backbone),
+            "method": {"name": method} if isinstance(method, str) else dict(method),
+            "training": dict(training or {}),
+        }
+    )
+    if noise is not None and not isinstance(noise, NoiseManifest):
+        noise = NoiseManifest.read(Path(noise), benchmark.train)
+    if drop_noisy and noise is None:
+        raise UsageError("--drop-noisy needs a manifest: which triplets to leave out?")
+    parts = _Parts(config, benchmark, noise, cache)
+    run = Run.create(Path(folder), config)
+    if noise is not None:
+        noise.write(run.noise)
+    parts.trainer(run, watcher, stages).train()
+    return run
+
+
+def resume(
+    folder: str | Path,
+    *,
+    cache: str | Path | None = None,
+    watcher: Watcher | None = None,
+    stages: Stages | None = None,
+) -> Run:
+    """Go on with a run from its last checkpoint; it ends in the weights that an uninterrupted run has.
+
+    Raises:
+        DataError: the folder is no run, or its data is gone or has changed.
+    """
+    run, config = Run.open(Path(folder))
+    benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
+    noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
+    parts = _Parts(config, benchmark, noise, cache)
+    parts.trainer(run, watcher, stages).train()
+    return run
+
+
+class _Parts:
+    """What a run is put together from: checked before a folder is made."""
+
+    def __init__(
+        self, config: RunConfig, benchmark: Benchmark, noise: NoiseManifest | None, cache: str | Path | None
+    ) -> None:
+        self.config, self.benchmark, self.noise = config, benchmark, noise
+        self.table = training_table(benchmark, noise, drop_noisy=config.drop_noisy)
+        seed = config.training.seed
+        self.backbone = create_backbone(config.backbone, seed=seed)
+        self.method = build_method(config.method, self.backbone, seed=seed)
+        if config.init:
+            initialise(self.backbone, Path(config.init))
+        self.cache = TokenCache(Path(cache) if cache else TokenCache.default_folder(self.backbone), self.backbone)
+        if config.training.batch_size > len(self.table):
+            raise UsageError(
+                f"a batch of {config.training.batch_size} is larger than the data ({len(self.table)} training triplets).\n"
+                f"  Use --batch-size {len(self.table)} or less."
+            )
+
+    def trainer(self, run: Run, watcher: Watcher | None, stages: Stages | None) -> Trainer:
+        """Build caches, loader and evaluator, and the trainer on them."""
+        settings, report = self.config.training, stages or (lambda what, done, total: None)
+        images = sorted(self.table.image_ids())
+        keys = self.cache.add_images(
+            self.benchmark.images, images, self.backbone, lambda d, t: report("image tokens", d, t)
+        )
+        loader = TripletLoader(
+            self.table,
+            self.cache,
+            keys,
+            self.benchmark.images,
+            self.backbone,
+            batch_size=settings.batch_size,
+            captions=settings.captions or self.method.captions,
+            seed=settings.seed,
+            bank_rows=self._bank(keys, report),
+        )
+        evaluator = SplitEvaluator(
+            self.benchmark,
+            settings.validate_on,
+            Model(self.backbone, self.method, {}, {}),
+            self.cache,
+            lambda d, t: report("validation image tokens", d, t),
+        )
+        learner = Learner(self.backbone, self.method)
+        noise = noise_info(run.noise if self.noise else None)
+        return Trainer(run, self.config, learner, loader, evaluator, noise=noise, watcher=watcher)
+
+    def _bank(self, keys: Mapping[str, bytes], report: Stages) -> BankRows | None:
+        if not isinstance(self.method, Intervention) or not self.method.counterfactual_bank:
+            return None
+        return build_bank(
+            self.method,
+            self.table.column("reference"),
+            self.benchmark.images,
+            keys,
+            self.cache,
+            self.backbone,
+            seed=0,
+            progress=lambda d, t: report("counterfactual tokens", d, t),
+        )
+
+
+def training_table(benchmark: Benchmark, noise: NoiseManifest | None, *, drop_noisy: bool = False) -> TripletTable:
+    """Return the triplets that are trained on: noise applied, or its triplets left out.
+
+    Raises:
+        DataError: there is nothing to train on, or the manifest is of other data.
+    """
+    table = benchmark.train
+    if noise is not None:
+        noise.check(table)
+        table = table.without(noise.noisy_ids) if drop_noisy else noise.apply(table)
+    untargeted = [t for t, target in zip(table.triplet_ids, table.column("target"), strict=True) if target is None]
+    if untargeted:
+        raise DataError(
+            f"{len(untargeted)} training triplets have no target, such as {untargeted[0]}",
+            file=benchmark.path,
+            field="target",
+            mend="Training needs a target for each; remove these rows.",
+        )
+    if not len(table):
+        raise DataError("there are no training triplets", file=benchmark.path)
+    return table
+
+
+def initialise(backbone: Backbone, folder: Path) -> None:
+    """Start a backbone from a model folder.
+
+    Raises:
+        DataError: the folder holds no model, or one of other sizes.
+    """
+    if not (folder / "model.safetensors").is_file() and (folder / "best").is_dir():
+        folder = folder / "best"
+    settings = read_settings(folder)
+    tensors = {name: value for name, value in read_weights(folder)[0].items() if name.startswith("backbone.")}
+    try:
+        load_tensors(backbone, None, tensors)
+    except (KeyError, RuntimeError) as error:
+        raise DataError(
+            f"this model's backbone {settings['backbone']} does not fit the one that is trained: {error}",
+            file=folder,
+            mend="Give the same --backbone settings to both.",
+        ) from error
