@@ -33,8 +33,8 @@ def picture() -> MakePicture:
 def make_data(tmp_path: Path, picture: MakePicture) -> MakeData:
     """Write a data set in the FashionIQ layout.
 
-    ``captions`` maps "<category>.<split>" to entries (or raw bytes); ``splits`` likewise to ids, by default the
-    pictures; ``pictures`` are written to ``images/`` as PNG.
+    ``captions`` maps "<category>.<split>" to entries (or raw bytes); ``splits`` likewise to ids, by default
+    those of the pictures, which are written to ``images/`` as PNG.
     """
 
     def make(

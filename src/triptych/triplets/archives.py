@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from triptych.errors import DataError
 
@@ -221,15 +221,11 @@ def _why_not(name: str) -> str:
         name.encode()
     except UnicodeEncodeError:
         return "bad_name"
-    path = PurePosixPath(name.replace("\\", "/"))
-    if (
-        path.is_absolute()
-        or ".." in path.parts
-        or (path.parts and path.parts[0].endswith(":"))
-        or "\0" in name
-    ):
+    path = name.replace("\\", "/")
+    parts = path.removeprefix("./").split("/")
+    if path.startswith("/") or parts[0].endswith(":") or ".." in parts or "\0" in name:
         return "unsafe_path"
-    if any(part.startswith(".") for part in path.parts) or "__MACOSX" in path.parts:
+    if "__MACOSX" in parts or any(part.startswith(".") for part in parts):
         return "hidden"
     if is_picture_name(name):
         return ""

@@ -6,7 +6,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
@@ -25,8 +25,18 @@ from triptych.triplets.decoding import MAX_PIXELS, ImageError, decode_image
 
 __all__ = ["ImageError", "ImageStore", "find_images"]
 
-BESIDE = ("images.zip", "images.tar", "images", "image", "img", "photos", "resized_images")
-"""Where pictures lie beside annotations, the first that exists is taken."""
+BESIDE = (
+    "images.zip",
+    "images.tar",
+    "images",
+    "image",
+    "img",
+    "photos",
+    "resized_images",
+    "images.tar.gz",
+    "images.tgz",
+)
+"""Where pictures lie beside annotations; the first that exists is taken (the last two to say what to do)."""
 
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 
@@ -233,7 +243,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def _image_id(name: str) -> str:
-    return canonical(_stem(PurePosixPath(name.replace("\\", "/")).name))
+    return canonical(_stem(name.replace("\\", "/").rpartition("/")[2]))
 
 
 def _stem(name: str) -> str:
