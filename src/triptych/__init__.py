@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 # Before torch starts its threads: where cores are shared, OpenMP threads that spin while they wait cost a
 # factor of ten. Whoever has set the variable knows better.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-try:
-    __version__ = version("triptych")
-except PackageNotFoundError:  # run from the source folder without an installation
-    __version__ = "0.1.0"
-
 if TYPE_CHECKING:
+    __version__: str
     from triptych import errors as errors
     from triptych.evaluation import Evaluation as Evaluation
     from triptych.noise import NoiseManifest as NoiseManifest
@@ -92,16 +87,26 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for."""
-    if name not in _HOME:
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _HOME:
+        module, _, attribute = _HOME[name].partition(":")
+        value = import_module(module)
+        value = getattr(value, attribute) if attribute else value
+    else:
         raise AttributeError(f"module 'triptych' has no attribute {name!r}")
-    module, _, attribute = _HOME[name].partition(":")
-    value = import_module(module)
-    if attribute:
-        value = getattr(value, attribute)
-        globals()[name] = value
-    return value
+    return globals().setdefault(name, value)
 
 
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
     return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("triptych")
+    except PackageNotFoundError:  # run from the source folder without an installation
+        return "0.1.0"

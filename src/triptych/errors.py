@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 class TriptychError(Exception):
@@ -61,7 +62,7 @@ class DataError(TriptychError):
         super().__init__(text + (f"\n  {mend}" if mend else ""))
 
 
-Config = TypeVar("Config", bound=BaseModel)
+Config = TypeVar("Config", bound="BaseModel")
 
 
 def explain_validation(model: type[Config], values: dict[str, Any], what: str) -> Config:
@@ -75,8 +76,7 @@ def explain_validation(model: type[Config], values: dict[str, Any], what: str) -
     Raises:
         UsageError: a key is unknown (the known ones are listed) or a value does not fit.
     """
-    try:
-        return model.model_validate(values)
+    from pydantic import ValidationError  # only here: `triptych --help` need not wait for it
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False):

@@ -1,1 +1,1 @@
-
+"""The command line: a verb a file, which parses, calls and prints."""

@@ -15,12 +15,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from triptych.cli.render import render
 from triptych.triplets import Benchmark, Triplet, TripletTable, read_benchmark
 from triptych.triplets.check import CheckReport, check_data
 from triptych.triplets.findings import KINDS, Finding
 
 app = typer.Typer(
-    help="Check, describe and make data sets.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="Check, describe and make data sets.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
 )
 
 DataPath = Annotated[
@@ -88,6 +92,9 @@ def info(
         typer.echo(json.dumps(_facts(benchmark, sample), ensure_ascii=False, indent=2))
     else:
         _print_facts(benchmark, sample)
+
+
+app.command()(render)
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-app = typer.Typer(help="List the methods, or show the switches of one.", rich_markup_mode="markdown")
+app = typer.Typer(
+    help="List the methods, or show the switches of one.", rich_markup_mode="markdown", add_completion=False
+)
 
 
 @app.callback(invoke_without_command=True)
