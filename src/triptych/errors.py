@@ -77,6 +77,9 @@ def explain_validation(model: type[Config], values: dict[str, Any], what: str) -
         UsageError: a key is unknown (the known ones are listed) or a value does not fit.
     """
     from pydantic import ValidationError  # only here: `triptych --help` need not wait for it
+
+    try:
+        return model.model_validate(values)
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_url=False):
