@@ -62,6 +62,14 @@ def test_cka_ignores_rotation_scale_and_shift_of_the_tokens(
     assert_close(cka_distance(x[:, order], y[:, order]), cka_distance(x, y))
 
 
+def test_the_gradient_of_cka_is_right_and_a_second_one_is_refused() -> None:
+    x, y = (tokens(seed, 2, 4, 3).requires_grad_() for seed in (0, 1))
+    assert torch.autograd.gradcheck(cka_distance, (x, y))
+    (gradient,) = torch.autograd.grad(cka_distance(x, y).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
 @given(seeds, seeds)
 @pytest.mark.parametrize("name", DISTANCES)
 def test_distances_are_symmetric_zero_to_oneself_and_per_triplet(name: str, seed: int, other: int) -> None:

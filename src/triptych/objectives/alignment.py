@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from triptych.objectives.precision import no_autocast, same_precision
 
@@ -18,7 +20,8 @@ def cka_distance(first: Tensor, second: Tensor, *, eps: float = 1e-8) -> Tensor:
         \quad \bar K = J C C^\top J, \quad \bar L = J \hat C \hat C^\top J, \quad J = I - \tfrac1Q 1 1^\top
 
     Centring the tokens centres their Gram matrix, :math:`J C C^\top J = (JC)(JC)^\top`, so no product with J
-    is made. Unlike the pointwise distances it ignores rotations, shifts and the scale of the tokens.
+    is made. Unlike the pointwise distances it ignores rotations, shifts and the scale of the tokens. It can be
+    differentiated once.
 
     Args:
         first: ``[B, Q, D]`` tokens C.
@@ -35,9 +38,7 @@ def cka_distance(first: Tensor, second: Tensor, *, eps: float = 1e-8) -> Tensor:
     """
     first, second = _tokens(first, second)
     with no_autocast(first.device):
-        first = first - first.mean(dim=1, keepdim=True)
-        second = second - second.mean(dim=1, keepdim=True)
-        gram, other = (first @ first.mT).flatten(1), (second @ second.mT).flatten(1)
+        gram, other = _centred_gram(first).flatten(1), _centred_gram(second).flatten(1)
     inner = (gram * other).sum(dim=1)
     norms = torch.linalg.vector_norm(gram, dim=1) * torch.linalg.vector_norm(other, dim=1)
     distance: Tensor = 1 - inner / (norms + eps)
@@ -70,6 +71,29 @@ DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "l2": l2_distance,
 }
 """Name of INTENT's switch ``caco`` to distance: ``[B, Q, D]`` twice to ``[B]``."""
+
+
+def _centred_gram(tokens: Tensor) -> Tensor:
+    gram: Tensor = _CentredGram.apply(tokens)  # type: ignore[no-untyped-call]  # torch leaves apply untyped
+    return gram
+
+
+class _CentredGram(torch.autograd.Function):
+    """``J x xᵀ J`` whose gradient, ``J (g + gᵀ) J x``, takes one product where autograd would make two."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor) -> Tensor:
+        centred = tokens - tokens.mean(dim=1, keepdim=True)
+        ctx.save_for_backward(centred)
+        return torch.bmm(centred, centred.mT)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (centred,) = ctx.saved_tensors
+        both = gradient + gradient.mT
+        with no_autocast(centred.device):
+            return torch.bmm(both - both.mean(dim=1, keepdim=True), centred)
 
 
 def _tokens(first: Tensor, second: Tensor, same_width: bool = False) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from triptych.objectives.precision import same_precision
 
+NOTHING = 1e-30
+"""An amplitude below this has no phase; it counts as 0."""
+
 
 def ratio_window(height: int, width: int, ratio: float) -> tuple[int, int]:
     r"""Size of the window that covers ``ratio`` of the spectrum, :math:`\lfloor h\sqrt r\rfloor` high.
@@ -35,7 +38,8 @@ def mix_amplitude(reference: Tensor, irrelevant: Tensor, share: Tensor, *, windo
 
     The spectrum is meant with its zero frequency in the middle: the window starts at
     ``size // 2 - window // 2``. A window of even size is not symmetric, and the real part then gives each of
-    its unpaired frequencies half of the mix; this is what is computed, in the half spectrum of real pictures.
+    its unpaired frequencies half of the mix. Only what the window changes is computed, in the half spectrum
+    of real pictures, and added to the reference.
 
     Args:
         reference: ``[B, C, H, W]`` pictures whose shapes stay; any range, computed in float32 at least.
@@ -44,7 +48,7 @@ def mix_amplitude(reference: Tensor, irrelevant: Tensor, share: Tensor, *, windo
         window: height and width of the central window, in frequencies.
 
     Returns:
-        ``[B, C, H, W]``, not clamped; equal to ``reference`` up to rounding where λ = 0.
+        ``[B, C, H, W]``, not clamped; exactly ``reference`` where λ = 0.
 
     Raises:
         ValueError: the shapes do not fit.
@@ -58,17 +62,20 @@ def mix_amplitude(reference: Tensor, irrelevant: Tensor, share: Tensor, *, windo
     height, width = reference.shape[2:]
     reference, irrelevant = same_precision(reference, irrelevant)
     weight = _half_window(height, width, window).to(reference) * share.to(reference)[:, None, None, None]
+    columns = weight.shape[3]
 
-    spectrum = torch.fft.rfft2(reference)
+    spectrum, other = (
+        torch.fft.fft(torch.fft.rfft(x)[..., :columns], dim=2) for x in (reference, irrelevant)
+    )
     amplitude = spectrum.abs()
-    phase = torch.where(amplitude > 0, spectrum.sgn(), 1.0)
-    mixed = torch.lerp(amplitude, torch.fft.rfft2(irrelevant).abs(), weight.expand_as(amplitude))
-    result: Tensor = torch.fft.irfft2(mixed * phase, s=(height, width))
+    change = weight * (other.abs() - amplitude)
+    turned = torch.where(amplitude > NOTHING, spectrum * (change / amplitude), change.to(spectrum.dtype))
+    result: Tensor = reference + torch.fft.irfft(torch.fft.ifft(turned, dim=2), n=width)
     return result
 
 
 def _half_window(height: int, width: int, window: tuple[int, int]) -> Tensor:
-    """Weights in the layout of ``rfft2``, ``[H, W // 2 + 1]``: 1 in the window, 0 outside, ½ unpaired."""
+    """Weights in the layout of ``rfft2``, the window's columns only: 1 in it, 0 outside, ½ where unpaired."""
     inside = torch.zeros(height, width)
     top, left = height // 2 - window[0] // 2, width // 2 - window[1] // 2
     inside[top : top + window[0], left : left + window[1]] = 1.0
@@ -77,4 +84,4 @@ def _half_window(height: int, width: int, window: tuple[int, int]) -> Tensor:
         (1, 1), dims=(0, 1)
     )  # the same window seen from the conjugate frequencies
     both: Tensor = (inside + mirrored) / 2
-    return both[:, : width // 2 + 1]
+    return both[:, : window[1] // 2 + 1]
