@@ -1,1 +1,1 @@
-
+"""Backbones: pictures and texts to features."""

@@ -90,13 +90,15 @@ class Backbone(nn.Module, abc.ABC):
     def text(self, texts: Sequence[str]) -> Tensor:
         """Embed texts alone: ``[B, D]``, unit rows."""
 
-    def prepare_texts(self, texts: Iterable[str], progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027
+    def prepare_texts(self, texts: Iterable[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Compute once what is frozen about texts; nothing where the text side is trained."""
 
     def trained_state(self) -> dict[str, Tensor]:
         """Return the state without the frozen towers: what a model folder holds."""
         prefixes = tuple(f"{name}." for name in self.frozen)
-        return {key: value for key, value in self.state_dict().items() if not key.startswith(prefixes or ("\0",))}
+        return {
+            key: value for key, value in self.state_dict().items() if not key.startswith(prefixes or ("\0",))
+        }
 
     def load_trained_state(self, state: dict[str, Tensor]) -> None:
         """Load what :meth:`trained_state` gave.

@@ -93,4 +93,4 @@ def _apart(queries: int, hidden: int) -> Tensor:
     """Start the query tokens orthogonal, so that they do not read the same thing: ``[1, Q, H]`` of norm sqrt(H)."""
     tokens = torch.empty(queries, hidden)
     nn.init.orthogonal_(tokens)
-    return (tokens * hidden**0.5).unsqueeze(0)
+    return tokens.mul(hidden**0.5).unsqueeze(0)

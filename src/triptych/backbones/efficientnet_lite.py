@@ -51,8 +51,12 @@ class _Conv(nn.Conv2d):
             size, kernel, stride = x.shape[side], self.kernel_size[side - 2], self.stride[side - 2]
             total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
             pads += [total // 2, total - total // 2]
-        if pads[0] == pads[1] and pads[2] == pads[3]:  # symmetric: the convolution pads by itself, which is faster
-            return functional.conv2d(x, self.weight, self.bias, self.stride, (pads[2], pads[0]), 1, self.groups)
+        if (
+            pads[0] == pads[1] and pads[2] == pads[3]
+        ):  # symmetric: the convolution pads by itself, which is faster
+            return functional.conv2d(
+                x, self.weight, self.bias, self.stride, (pads[2], pads[0]), 1, self.groups
+            )
         return super().forward(functional.pad(x, pads))
 
 
@@ -70,7 +74,7 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = x if self.expand is None else _relu6(self.expand(x))
         y = self.project(_relu6(self.depthwise(y)))
-        return y.add_(x) if self.residual else y
+        return torch.add(x, y) if self.residual else y
 
 
 class EfficientNetLite0(nn.Module):
@@ -128,7 +132,14 @@ def load_efficientnet_lite0(path: Path) -> EfficientNetLite0:
     with torch.no_grad():
         model.classifier.weight.copy_(state["_fc.weight"])
         model.classifier.bias.copy_(state["_fc.bias"])
+    for parameter in model.parameters():
+        parameter.data = parameter.data.contiguous(memory_format=_layout(parameter))
     return model.eval().requires_grad_(False)
+
+
+def _layout(weight: Tensor) -> torch.memory_format:
+    """Convolutions run fastest with their channels last."""
+    return torch.channels_last if weight.ndim == 4 else torch.contiguous_format
 
 
 @torch.no_grad()

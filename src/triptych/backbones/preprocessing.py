@@ -44,4 +44,6 @@ def resize_and_crop(image: Image.Image, size: int) -> Image.Image:
 
 def to_pixels(image: Image.Image) -> np.ndarray:
     """Turn an RGB picture into ``[3, H, W]`` float32 in [0, 1]."""
-    return np.ascontiguousarray(np.asarray(image, dtype=np.float32).transpose(2, 0, 1)) / np.float32(255.0)
+    channels_last = np.asarray(image, dtype=np.float32)
+    pixels: np.ndarray = np.ascontiguousarray(channels_last.transpose(2, 0, 1)) / np.float32(255.0)
+    return pixels

@@ -1,1 +1,1 @@
-
+"""Training: triplets to a run folder that can be resumed, evaluated and searched with."""

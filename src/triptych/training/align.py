@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from triptych.backbones.base import Backbone
 from triptych.backbones.registry import create_backbone
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError, explain_validation
-from triptych.objectives import info_nce, similarity
+from triptych.objectives import info_nce, similarity, symmetric
 from triptych.randomness import derive_seed, generator
 from triptych.training.model import Model, save_model
 from triptych.training.schedule import learning_rate_factor
@@ -36,14 +37,20 @@ class AlignConfig(BaseModel):
 
     epochs: int = Field(10, ge=1, description="passes over the (image, caption) pairs")
     batch_size: int = Field(128, ge=2, description="pairs a step")
-    learning_rate: float | None = Field(None, gt=0, description="peak rate; the backbone's own default where not given")
+    learning_rate: float | None = Field(
+        None, gt=0, description="peak rate; the backbone's own default where not given"
+    )
     temperature: float = Field(0.07, gt=0, description="softmax temperature")
     weight_decay: float = Field(0.05, ge=0, description="AdamW weight decay")
     seed: int = Field(0, ge=0, description="seed of weights, order and dropout")
 
 
 def read_captions(
-    path: Path, *, image_column: str | None = None, caption_column: str | None = None, split: str | None = "train"
+    path: Path,
+    *,
+    image_column: str | None = None,
+    caption_column: str | None = None,
+    split: str | None = "train",
 ) -> list[tuple[str, str]]:
     """Read (image id, caption) pairs from a CSV file.
 
@@ -62,7 +69,9 @@ def read_captions(
             reader = csv.DictReader(file)
             names = reader.fieldnames or []
             image = _column(path, names, image_column, ("image_id", "image", "id"), "--image-column")
-            caption = _column(path, names, caption_column, ("caption", "text", "title", "name"), "--caption-column")
+            caption = _column(
+                path, names, caption_column, ("caption", "text", "title", "name"), "--caption-column"
+            )
             rows = [
                 (row[image], clean(row[caption] or ""))
                 for row in reader
@@ -111,7 +120,7 @@ def align(
     report = stages or (lambda what, done, total: None)
     chosen = {"name": backbone} if isinstance(backbone, str) else dict(backbone)
     model = create_backbone(chosen, seed=config.seed)
-    tokens = TokenCache(Path(cache) if cache else TokenCache.default_folder(model), model)
+    tokens = TokenCache(model, Path(cache) if cache else None)
     keys = tokens.add_images(
         images, sorted({image for image, _ in pairs}), model, lambda d, t: report("image tokens", d, t)
     )
@@ -148,7 +157,7 @@ def _optimise(
             tokens = cache.gather(rows[batch]).to(model.device)
             loss = _contrast(model, tokens, [texts[i] for i in batch], config.temperature)
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             report("alignment", done + 1, total)
@@ -157,8 +166,7 @@ def _optimise(
 
 def _contrast(model: Backbone, tokens: Tensor, texts: list[str], temperature: float) -> Tensor:
     scores = similarity(model.text(texts), model.targets(tokens))
-    forward = info_nce(scores, temperature=temperature).mean()
-    return (forward + info_nce(scores.T, temperature=temperature).mean()) / 2
+    return symmetric(partial(info_nce, temperature=temperature), scores).mean()
 
 
 def _column(path: Path, names: Sequence[str], wanted: str | None, usual: Sequence[str], option: str) -> str:

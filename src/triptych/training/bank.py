@@ -26,7 +26,11 @@ class Intervention(Protocol):
     counterfactual_recipe: str
 
     def counterfactual(
-        self, reference_pixels: Tensor, irrelevant_pixels: Tensor, backbone: Backbone, generator: torch.Generator
+        self,
+        reference_pixels: Tensor,
+        irrelevant_pixels: Tensor,
+        backbone: Backbone,
+        generator: torch.Generator,
     ) -> Tensor:
         """Return the altered pixels, ``[1, 3, H, W]`` in [0, 1]."""
         ...
@@ -70,11 +74,11 @@ def build_bank(
     pool_hash = hashlib.sha256("\n".join(keys[name].hex() for name in pool).encode()).hexdigest()
     load = lru_cache(maxsize=256)(lambda name: torch.from_numpy(backbone.preprocess(images.load(name)))[None])
 
-    def make(name: str, variant: int) -> Tensor:
+    def make(name: str, variant: int) -> np.ndarray:
         chosen = int(generator(seed, "irrelevant", keys[name].hex(), variant).integers(len(pool) - 1))
         irrelevant = pool[chosen] if pool[chosen] != name else pool[-1]
         draws = torch_generator(seed, "counterfactual", keys[name].hex(), variant)
-        return intervention.counterfactual(load(name), load(irrelevant), backbone, draws)[0]
+        return intervention.counterfactual(load(name), load(irrelevant), backbone, draws)[0].numpy()
 
     def key(name: str, variant: int) -> bytes:
         return hashlib.sha256(f"{keys[name].hex()}/{recipe}/{seed}/{pool_hash}/{variant}".encode()).digest()

@@ -34,7 +34,11 @@ class Progress:
 
 
 def save_checkpoint(
-    path: Path, tensors: dict[str, Tensor], optimizer: torch.optim.Optimizer, names: list[str], progress: Progress
+    path: Path,
+    tensors: dict[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    names: list[str],
+    progress: Progress,
 ) -> None:
     """Write a checkpoint.
 
@@ -70,7 +74,9 @@ def load_checkpoint(
             progress = Progress(**json.loads(file.metadata()["progress"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"the checkpoint cannot be read: {error}", file=path, mend="Start the run anew.") from error
+        raise DataError(
+            f"the checkpoint cannot be read: {error}", file=path, mend="Start the run anew."
+        ) from error
     for name, parameter in parameters.items():
         prefix = f"optimizer.{name}."
         entry = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
@@ -79,4 +85,6 @@ def load_checkpoint(
             optimizer.state[parameter] = {
                 key: value if key == "step" else value.to(parameter.device) for key, value in entry.items()
             }
-    return {name.removeprefix("model."): v for name, v in tensors.items() if name.startswith("model.")}, progress
+    return {
+        name.removeprefix("model."): v for name, v in tensors.items() if name.startswith("model.")
+    }, progress

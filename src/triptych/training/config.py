@@ -16,21 +16,34 @@ class TrainingConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     epochs: int = Field(12, ge=1, description="passes over the training triplets")
-    batch_size: int = Field(128, ge=2, description="triplets a step; a batch's other targets are the negatives")
-    learning_rate: float | None = Field(None, gt=0, description="peak rate; the backbone's own default where not given")
+    batch_size: int = Field(
+        128, ge=2, description="triplets a step; a batch's other targets are the negatives"
+    )
+    learning_rate: float | None = Field(
+        None, gt=0, description="peak rate; the backbone's own default where not given"
+    )
     weight_decay: float = Field(0.05, ge=0, description="AdamW weight decay")
     betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW betas")
-    schedule: Literal["cosine", "constant", "onecycle"] = Field("cosine", description="learning rate over the run")
+    schedule: Literal["cosine", "constant", "onecycle"] = Field(
+        "cosine", description="learning rate over the run"
+    )
     warmup_epochs: float = Field(0.5, ge=0, description="linear warm-up, in epochs")
     clip_norm: float = Field(1.0, ge=0, description="gradient clipping norm; 0 = off")
     captions: Literal["fixed", "random4"] | None = Field(
-        None, description='"fixed" = "A and B", "random4" = one of four joins a step; the method\'s own where not given'
+        None,
+        description='"fixed" = "A and B", "random4" = one of four joins a step; the method\'s own where not given',
     )
     mixed_precision: Literal["no", "fp16", "bf16"] = Field("no", description="autocast of the Q-Former")
-    patience: int = Field(10, ge=0, description="stop when an epoch would be this many after the best one; 0 = never")
+    patience: int = Field(
+        10, ge=0, description="stop when an epoch would be this many after the best one; 0 = never"
+    )
     validate_on: str = Field("val", description="split that selects the best model")
-    checkpoint_every: int = Field(100, ge=1, description="steps between checkpoints (one a finished epoch besides)")
-    term_gradients_every: int = Field(50, ge=0, description="steps between gradient norms of each loss term; 0 = never")
+    checkpoint_every: int = Field(
+        100, ge=1, description="steps between checkpoints (one a finished epoch besides)"
+    )
+    term_gradients_every: int = Field(
+        50, ge=0, description="steps between gradient norms of each loss term; 0 = never"
+    )
     seed: int = Field(0, ge=0, description="seed of weights, order, captions and dropout")
 
 

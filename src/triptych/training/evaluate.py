@@ -11,16 +11,89 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from triptych.backbones.token_cache import Progress, TokenCache
-from triptych.errors import UsageError
-from triptych.evaluation import FASHIONIQ, Evaluation, ModelInfo, NoiseInfo, Protocol, ScoreBlock, assemble, evaluate_queries
+from triptych.errors import DataError, UsageError
+from triptych.evaluation import (
+    FASHIONIQ,
+    Evaluation,
+    ModelInfo,
+    NoiseInfo,
+    Protocol,
+    ScoreBlock,
+    assemble,
+    evaluate_queries,
+    find_protocol,
+)
 from triptych.evaluation.diagnostics import within_image_cosine
+from triptych.evaluation.ranking import MEMORY_BUDGET_BYTES
 from triptych.objectives.similarity import similarity
 from triptych.training.model import Model
-from triptych.triplets import Benchmark, QuerySet
+from triptych.training.source import Source, open_model
+from triptych.triplets import Benchmark, QuerySet, read_benchmark
 from triptych.triplets.text import join_captions
 
 _CHUNK = 256
 CONTEXT_ROWS = ("image-only", "text-only", "empty text", "average reference")
+
+
+def evaluate(
+    model: Source,
+    data: Benchmark | str | Path,
+    *,
+    split: str = "val",
+    checkpoint: str = "best",
+    protocol: Protocol | str = FASHIONIQ,
+    context: bool = False,
+    samples: int = 1000,
+    seed: int = 0,
+    memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
+    cache: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score a model on a split of a benchmark.
+
+    Args:
+        model: a run, the folder of a run or a model, or a loaded model.
+        data: a benchmark or its path.
+        split: which of its splits.
+        checkpoint: ``best`` or ``last`` model of a run.
+        protocol: one of :data:`~triptych.evaluation.PROTOCOLS` or its name.
+        context: also score queries by image alone, by text alone, and with one side emptied.
+        samples: bootstrap draws behind the 95 % intervals; 0 leaves them out.
+        seed: of the bootstrap.
+        memory_budget_bytes: what the ranking may hold at once.
+        cache: the token cache's folder; by default the user's cache folder.
+        progress: called with (done, total) while image tokens are computed.
+
+    Returns:
+        The evaluation; ``row()`` is its headline, ``write(path)`` keeps it.
+
+    Raises:
+        UsageError: model, split, checkpoint or protocol do not exist.
+        DataError: the model or the data cannot be used.
+    """
+    benchmark = data if isinstance(data, Benchmark) else read_benchmark(data)
+    chosen = find_protocol(protocol) if isinstance(protocol, str) else protocol
+    find_split(benchmark, split)
+    opened = open_model(model, checkpoint=checkpoint)
+    tokens = TokenCache(opened.model.backbone, Path(cache) if cache else None)
+    return SplitEvaluator(benchmark, split, opened.model, tokens, progress).evaluate(
+        opened.model,
+        protocol=chosen,
+        name=opened.name,
+        noise=noise_info(opened.noise_file, opened.noise_name),
+        context=context,
+        samples=samples,
+        seed=seed,
+        memory_budget_bytes=memory_budget_bytes,
+    )
+
+
+def find_split(benchmark: Benchmark, split: str) -> tuple[QuerySet, ...]:
+    """Return the query sets of a split; ``UsageError`` lists the splits where it is unknown."""
+    if split not in benchmark.splits:
+        known = ", ".join(benchmark.splits) or "none"
+        raise UsageError(f'{benchmark.name} has no split "{split}"; it has: {known}')
+    return benchmark.splits[split]
 
 
 class SplitEvaluator:
@@ -34,19 +107,34 @@ class SplitEvaluator:
 
     Raises:
         UsageError: there is no such split.
-        DataError: images cannot be read.
+        DataError: images cannot be read, or a category has no queries or an empty gallery.
     """
 
     def __init__(
-        self, benchmark: Benchmark, split: str, model: Model, cache: TokenCache, progress: Progress | None = None
+        self,
+        benchmark: Benchmark,
+        split: str,
+        model: Model,
+        cache: TokenCache,
+        progress: Progress | None = None,
     ) -> None:
-        if split not in benchmark.splits:
-            raise UsageError(f'{benchmark.name} has no split "{split}"; it has: {", ".join(benchmark.splits) or "none"}')
+        self.query_sets = find_split(benchmark, split)
         self.benchmark, self.split, self.cache = benchmark, split, cache
-        self.query_sets: tuple[QuerySet, ...] = benchmark.splits[split]
-        images = {name for part in self.query_sets for name in (*part.gallery, *part.queries.column("reference"))}
+        for part in self.query_sets:
+            if not len(part.queries) or not part.gallery:
+                raise DataError(
+                    f"category {part.category} of split {split} has "
+                    + ("an empty gallery" if len(part.queries) else "no queries"),
+                    file=benchmark.path,
+                    mend="Complete it or remove it; `triptych data check` lists everything that is wrong.",
+                )
+        images = {
+            name for part in self.query_sets for name in (*part.gallery, *part.queries.column("reference"))
+        }
         self._keys = cache.add_images(benchmark.images, sorted(images), model.backbone, progress)
-        self._texts = [[join_captions(c) for c in part.queries.column("captions")] for part in self.query_sets]
+        self._texts = [
+            [join_captions(c) for c in part.queries.column("captions")] for part in self.query_sets
+        ]
         model.backbone.prepare_texts([text for texts in self._texts for text in texts])
 
     @torch.inference_mode()
@@ -60,7 +148,7 @@ class SplitEvaluator:
         context: bool = False,
         samples: int = 0,
         seed: int = 0,
-        memory_budget_bytes: int | None = None,
+        memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
     ) -> Evaluation:
         """Rank every query and report.
 
@@ -75,13 +163,19 @@ class SplitEvaluator:
             memory_budget_bytes: bound of the ranking's blocks.
         """
         galleries = [self._targets(model, part.gallery) for part in self.query_sets]
-        queries: dict[str, list[Tensor]] = {"composed": [self._composed(model, i) for i in range(len(self.query_sets))]}
+        queries: dict[str, list[Tensor]] = {
+            "composed": [self._composed(model, i) for i in range(len(self.query_sets))]
+        }
         if context:
             queries |= self._context(model)
-        limits = {} if memory_budget_bytes is None else {"memory_budget_bytes": memory_budget_bytes}
         results = {
             row: [
-                evaluate_queries(part, scorer(vectors, gallery), **limits)
+                evaluate_queries(
+                    part,
+                    scorer(vectors, gallery),
+                    memory_budget_bytes=memory_budget_bytes,
+                    bytes_per_score=4 * gallery.shape[1],
+                )
                 for part, vectors, gallery in zip(self.query_sets, embedded, galleries, strict=True)
             ]
             for row, embedded in queries.items()
@@ -92,7 +186,9 @@ class SplitEvaluator:
             protocol,
             data=self.benchmark.name,
             gallery_hash=self.benchmark.gallery_hash(self.split),
-            model=ModelInfo(name=name, method=method, backbone=model.backbone.name, epoch=model.info.get("epoch")),
+            model=ModelInfo(
+                name=name, method=method, backbone=model.backbone.name, epoch=model.info.get("epoch")
+            ),
             noise=noise,
             samples=samples,
             seed=seed,
@@ -103,7 +199,9 @@ class SplitEvaluator:
         """Return the mean cosine between the target tokens of one image; near 1 they have collapsed into one."""
         return within_image_cosine(self._targets(model, self.query_sets[0].gallery[:limit]).numpy())
 
-    def _composed(self, model: Model, index: int, texts: Sequence[str] | None = None, mean: bool = False) -> Tensor:
+    def _composed(
+        self, model: Model, index: int, texts: Sequence[str] | None = None, mean: bool = False
+    ) -> Tensor:
         part = self.query_sets[index]
         words = list(texts or self._texts[index])
         references = part.queries.column("reference")
@@ -126,7 +224,12 @@ class SplitEvaluator:
             for part in self.query_sets
         ]
         text_only = [
-            torch.cat([model.backbone.text(texts[s : s + _CHUNK]).float().cpu() for s in range(0, len(texts), _CHUNK)])
+            torch.cat(
+                [
+                    model.backbone.text(texts[s : s + _CHUNK]).float().cpu()
+                    for s in range(0, len(texts), _CHUNK)
+                ]
+            )
             for texts in self._texts
         ]
         empty = [self._composed(model, i, texts=[""] * len(self._texts[i])) for i in indices]
@@ -157,13 +260,16 @@ def scorer(vectors: Tensor, targets: Tensor) -> ScoreBlock:
     return score
 
 
-def noise_info(path: Path | None) -> NoiseInfo | None:
-    """Describe a run's noise manifest for reports."""
+def noise_info(path: Path | None, name: str | None = None) -> NoiseInfo | None:
+    """Describe a run's noise manifest for reports, by the name it was given under."""
     if path is None or not path.is_file():
         return None
     from triptych.noise import NoiseManifest
 
     manifest = NoiseManifest.read(path)
     return NoiseInfo(
-        name=path.name, fingerprint=manifest.fingerprint(), kind=manifest.kind, ratio=manifest.ratio_real
+        name=name or path.name,
+        fingerprint=manifest.fingerprint(),
+        kind=manifest.kind,
+        ratio=manifest.ratio_real,
     )

@@ -96,7 +96,9 @@ class TripletLoader:
         return TripletBatch(
             triplet_ids=tuple(self._ids[row] for row in rows),
             texts=tuple(
-                join_captions(self._captions[row], self.captions, self._caption_generator(epoch, self._ids[row]))
+                join_captions(
+                    self._captions[row], self.captions, self._caption_generator(epoch, self._ids[row])
+                )
                 for row in rows
             ),
             reference_tokens=self.cache.gather(self._reference_rows[rows]).to(device),
@@ -104,7 +106,9 @@ class TripletLoader:
             generator=draws,
             reference_pixels=self._pixels([self._references[row] for row in rows]) if pixels else None,
             target_pixels=self._pixels([self._targets[row] for row in rows]) if pixels else None,
-            counterfactual_tokens=self._counterfactuals(rows, draws).to(device) if "counterfactuals" in needs else None,
+            counterfactual_tokens=self._counterfactuals(rows, draws).to(device)
+            if "counterfactuals" in needs
+            else None,
         )
 
     def _pixels(self, image_ids: list[str]) -> Tensor:

@@ -101,7 +101,13 @@ class Trainer:
         noise: NoiseInfo | None = None,
         watcher: Watcher | None = None,
     ) -> None:
-        self.run, self.config, self.learner, self.loader, self.evaluator = run, config, learner, loader, evaluator
+        self.run, self.config, self.learner, self.loader, self.evaluator = (
+            run,
+            config,
+            learner,
+            loader,
+            evaluator,
+        )
         self.settings = config.training
         self.noise, self.watcher = noise, watcher or Watcher()
         self.progress = Progress()
@@ -135,9 +141,7 @@ class Trainer:
             Interrupted: the user stopped it; a checkpoint was written.
             DataError: a loss is not finite; the last checkpoint is kept.
         """
-        loader, progress = self.loader, self.progress
-        for epoch in range(progress.epoch + 1):  # in the order of an uninterrupted run, so that states repeat exactly
-            self.learner.backbone.prepare_texts(loader.texts(epoch))
+        progress = self.progress
         with self._graceful_stop():
             while not progress.finished:
                 self._train_epoch(progress.epoch)
@@ -156,7 +160,9 @@ class Trainer:
             speed = (progress.step - first) * loader.batch_size / max(time.monotonic() - started, 1e-9)
             self._log({**entry, "triplets_per_second": round(speed, 1)})
             self.watcher.on_step(
-                Step(epoch, self.settings.epochs, progress.step, loader.steps_per_epoch, entry["losses"], speed)
+                Step(
+                    epoch, self.settings.epochs, progress.step, loader.steps_per_epoch, entry["losses"], speed
+                )
             )
             if self._stop:
                 self._save()
@@ -224,7 +230,9 @@ class Trainer:
         info = {"epoch": epoch + 1, "epochs": self.settings.epochs}
         settings = {"backbone": self.config.backbone, "method": self.config.method}
         model = Model(learner.backbone, learner.method, settings, info)
-        result = self.evaluator.evaluate(model, protocol=FASHIONIQ, name=self.run.folder.name, noise=self.noise)
+        result = self.evaluator.evaluate(
+            model, protocol=FASHIONIQ, name=self.run.folder.name, noise=self.noise
+        )
         score = result.score()
         improved = progress.best_score is None or score > progress.best_score
         if improved:
@@ -238,7 +246,9 @@ class Trainer:
                 "epoch": epoch,
                 "score": score,
                 "improved": improved,
-                "metrics": {reference: result.row("composed", reference).mean for reference in ("kept", "removed")},
+                "metrics": {
+                    reference: result.row("composed", reference).mean for reference in ("kept", "removed")
+                },
                 "within_image_cosine": self.evaluator.within_image_cosine(model),
             }
         )
@@ -270,7 +280,9 @@ class Trainer:
 
     def _not_finite(self, epoch: int, step: int, batch: TripletBatch, values: dict[str, float]) -> DataError:
         path = self.run.folder / "not-finite.json"
-        path.write_text(json.dumps({"epoch": epoch, "step": step, "losses": values, "triplets": batch.triplet_ids}))
+        path.write_text(
+            json.dumps({"epoch": epoch, "step": step, "losses": values, "triplets": batch.triplet_ids})
+        )
         terms = ", ".join(f"{name} = {value}" for name, value in values.items())
         shown = ", ".join(batch.triplet_ids[:4])
         return DataError(
@@ -312,5 +324,7 @@ def accelerator(mixed_precision: str, device: torch.device) -> Any:
 
     made = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu")
     if made.num_processes != 1 or int(os.environ.get("WORLD_SIZE", "1")) != 1:
-        raise UsageError("this version trains in one process; start it without torchrun or `accelerate launch`")
+        raise UsageError(
+            "this version trains in one process; start it without torchrun or `accelerate launch`"
+        )
     return made

@@ -77,7 +77,11 @@ def load_tensors(backbone: Backbone, method: Method | None, tensors: Mapping[str
 
 
 def save_model(
-    folder: Path, backbone: Backbone, method: Method | None, settings: Mapping[str, Any], info: Mapping[str, Any]
+    folder: Path,
+    backbone: Backbone,
+    method: Method | None,
+    settings: Mapping[str, Any],
+    info: Mapping[str, Any],
 ) -> None:
     """Write a model folder; the weights appear last and whole, so a folder with weights is complete."""
     from safetensors.torch import save_file
@@ -90,12 +94,13 @@ def save_model(
         save_file(tensors, temporary, metadata={"info": json.dumps(info)})
 
 
-def load_model(folder: Path, *, device: str = "cpu") -> Model:
+def load_model(folder: str | Path, *, device: str = "cpu") -> Model:
     """Load a model folder, or the best model of a run folder.
 
     Raises:
         DataError: the folder holds no model, or its files are damaged or do not fit each other.
     """
+    folder = Path(folder)
     if not (folder / WEIGHTS).is_file() and (folder / "best" / WEIGHTS).is_file():
         folder = folder / "best"
     settings = read_settings(folder)
@@ -130,7 +135,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise DataError(f"is not valid JSON ({error})", file=path) from error
     if settings.pop("format", None) != FORMAT:
-        raise DataError(f'is not a model of this version; "format" should be "{FORMAT}"', file=path, field="format")
+        raise DataError(
+            f'is not a model of this version; "format" should be "{FORMAT}"', file=path, field="format"
+        )
     return settings
 
 
@@ -148,7 +155,9 @@ def read_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             info = json.loads((file.metadata() or {}).get("info", "{}"))
             return {name: file.get_tensor(name) for name in file.keys()}, info  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"the weights cannot be read: {error}", file=path, mend="Copy or train it again.") from error
+        raise DataError(
+            f"the weights cannot be read: {error}", file=path, mend="Copy or train it again."
+        ) from error
 
 
 def _card(settings: Mapping[str, Any], info: Mapping[str, Any]) -> str:
@@ -157,7 +166,9 @@ def _card(settings: Mapping[str, Any], info: Mapping[str, Any]) -> str:
         "# A Triptych model for composed image retrieval",
         "",
         f"- backbone: `{json.dumps(settings['backbone'])}`",
-        f"- method: `{json.dumps(method)}`" if method else "- aligned on captions only, not trained on triplets",
+        f"- method: `{json.dumps(method)}`"
+        if method
+        else "- aligned on captions only, not trained on triplets",
         *(f"- {name}: {value}" for name, value in info.items()),
         "",
         "Load it with `triptych.load_model(folder)`. The frozen towers come from their packages and are not in it.",

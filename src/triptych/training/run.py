@@ -42,7 +42,8 @@ class Run:
         """
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(
-                f"{folder} is not empty.\n  Choose another folder with -o, or go on with `triptych train --resume {folder}`."
+                f"{folder} is not empty.\n"
+                f"  Choose another folder with -o, or go on with `triptych train --resume {folder}`."
             )
         run = cls(folder)
         write_json(folder / "config.json", {"hash": config.fingerprint(), **config.model_dump(mode="json")})
@@ -59,7 +60,9 @@ class Run:
         """
         path = folder / "config.json"
         if not path.is_file():
-            raise DataError("there is no run here (no config.json)", file=folder, mend="Start one with `triptych train`.")
+            raise DataError(
+                "there is no run here (no config.json)", file=folder, mend="Start one with `triptych train`."
+            )
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -67,7 +70,11 @@ class Run:
         found = values.pop("hash", None)
         config = RunConfig.parse(values)
         if found != config.fingerprint():
-            raise DataError("the settings do not match their hash; the run would go on with others", file=path, field="hash")
+            raise DataError(
+                "the settings do not match their hash; the run would go on with others",
+                file=path,
+                field="hash",
+            )
         return cls(folder), config
 
     def log(self, entry: dict[str, Any]) -> None:

@@ -63,7 +63,9 @@ def train(
         DataError: data, noise or init cannot be used.
         Interrupted: stopped by Ctrl-C; the run can be resumed.
     """
-    benchmark = data if isinstance(data, Benchmark) else read_benchmark(data, images=Path(images) if images else None)
+    benchmark = (
+        data if isinstance(data, Benchmark) else read_benchmark(data, images=Path(images) if images else None)
+    )
     config = RunConfig.parse(
         {
             "data": str(benchmark.path.resolve()),
@@ -121,10 +123,11 @@ class _Parts:
         self.method = build_method(config.method, self.backbone, seed=seed)
         if config.init:
             initialise(self.backbone, Path(config.init))
-        self.cache = TokenCache(Path(cache) if cache else TokenCache.default_folder(self.backbone), self.backbone)
+        self.cache = TokenCache(self.backbone, Path(cache) if cache else None)
         if config.training.batch_size > len(self.table):
             raise UsageError(
-                f"a batch of {config.training.batch_size} is larger than the data ({len(self.table)} training triplets).\n"
+                f"a batch of {config.training.batch_size} is larger than the data "
+                f"({len(self.table)} training triplets).\n"
                 f"  Use --batch-size {len(self.table)} or less."
             )
 
@@ -172,7 +175,9 @@ class _Parts:
         )
 
 
-def training_table(benchmark: Benchmark, noise: NoiseManifest | None, *, drop_noisy: bool = False) -> TripletTable:
+def training_table(
+    benchmark: Benchmark, noise: NoiseManifest | None, *, drop_noisy: bool = False
+) -> TripletTable:
     """Return the triplets that are trained on: noise applied, or its triplets left out.
 
     Raises:
@@ -182,7 +187,9 @@ def training_table(benchmark: Benchmark, noise: NoiseManifest | None, *, drop_no
     if noise is not None:
         noise.check(table)
         table = table.without(noise.noisy_ids) if drop_noisy else noise.apply(table)
-    untargeted = [t for t, target in zip(table.triplet_ids, table.column("target"), strict=True) if target is None]
+    untargeted = [
+        t for t, target in zip(table.triplet_ids, table.column("target"), strict=True) if target is None
+    ]
     if untargeted:
         raise DataError(
             f"{len(untargeted)} training triplets have no target, such as {untargeted[0]}",
