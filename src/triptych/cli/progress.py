@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from triptych.evaluation import Evaluation
+    from triptych.training.loop import Step, Watcher
 
 
 class Stages:
@@ -24,6 +29,8 @@ class Stages:
     def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
         """Show how far a stage is; ``note`` stands behind its bar."""
         if what not in self._tasks:
+            if not self.bars.console.is_terminal and not self.bars.disable:
+                self.say(f"{what}: {total:,}")  # a log shows no bars
             self._tasks[what] = self.bars.add_task(escape(what), total=total, note="")
         self.bars.update(self._tasks[what], completed=done, total=total, note=escape(note))
 
@@ -52,3 +59,45 @@ def warn(*sentences: str) -> None:
     console = Console(stderr=True, highlight=False)
     for sentence in sentences:
         console.print(f"[yellow]warning[/]: {escape(sentence)}", soft_wrap=True)
+
+
+class TrainingBar:
+    """The bar of a training run, with loss terms and speed, and a line for each epoch.
+
+    Args:
+        bars: where it is drawn.
+        label: of the bar.
+    """
+
+    def __init__(self, bars: Stages, label: str = "training") -> None:
+        self.bars, self.label = bars, label
+        self._epochs, self._losses = 0, list[float]()
+
+    def watcher(self) -> Watcher:
+        """Return the callbacks that training takes."""
+        from triptych.training.loop import Watcher
+
+        return Watcher(on_step=self._step, on_epoch=self._epoch)
+
+    def _step(self, step: Step) -> None:
+        self._epochs = step.epochs
+        self._losses.append(step.losses["total"])
+        terms = [f"{name} {value:.3f}" for name, value in step.losses.items() if name != "total"]
+        loss = f"loss {step.losses['total']:.3f}" + (f" ({', '.join(terms)})" if len(terms) > 1 else "")
+        self.bars(
+            self.label,
+            step.epoch * step.steps + step.step,
+            step.epochs * step.steps,
+            f"epoch {step.epoch + 1}/{step.epochs}  {step.triplets_per_second:,.0f} triplets/s  {loss}",
+        )
+
+    def _epoch(self, epoch: int, result: Evaluation, improved: bool) -> None:
+        kept, removed = (result.row("composed", reference).mean for reference in ("kept", "removed"))
+        loss = sum(self._losses) / max(len(self._losses), 1)
+        self._losses.clear()
+        recalls = "  ".join(
+            f"{metric} {kept[metric]:5.1f} kept {removed[metric]:5.1f} removed" for metric in ("R@10", "R@50")
+        )
+        count = f"{epoch + 1:{len(str(self._epochs))}}/{self._epochs}"
+        line = f"epoch {count}  loss {loss:.3f}  {recalls}{'  best so far' if improved else ''}"
+        self.bars.say(line, style="bold" if improved else None)
