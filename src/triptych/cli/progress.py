@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 if TYPE_CHECKING:
     from triptych.evaluation import Evaluation
@@ -31,6 +32,8 @@ class Stages:
         if what not in self._tasks:
             if not self.bars.console.is_terminal and not self.bars.disable:
                 self.say(f"{what}: {total:,}")  # a log shows no bars
+            for task in self.bars.tasks:
+                self.bars.update(task.id, visible=not task.finished)
             self._tasks[what] = self.bars.add_task(escape(what), total=total, note="")
         self.bars.update(self._tasks[what], completed=done, total=total, note=escape(note))
 
@@ -44,13 +47,13 @@ def stages(*, quiet: bool = False) -> Iterator[Stages]:
     """Show bars while the block runs; they vanish at its end where the terminal can do that."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
     console = Console(stderr=True, highlight=False)
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bars:
+    with Progress(*columns, console=console, transient=True, disable=quiet, expand=True) as bars:
         yield Stages(bars)
 
 
