@@ -24,7 +24,7 @@ from triptych.evaluation import (
     find_protocol,
 )
 from triptych.evaluation.diagnostics import within_image_cosine
-from triptych.evaluation.ranking import MEMORY_BUDGET_BYTES
+from triptych.evaluation.ranking import MEMORY_BUDGET_BYTES, Ranking, rank
 from triptych.objectives.similarity import similarity
 from triptych.training.model import Model
 from triptych.training.source import Source, open_model
@@ -193,6 +193,23 @@ class SplitEvaluator:
             samples=samples,
             seed=seed,
         )
+
+    @torch.inference_mode()
+    def top(self, model: Model, k: int) -> list[Ranking]:
+        """Rank the gallery for each query, its reference taken out, and keep the best k; one ranking a category."""
+        rankings = []
+        for index, part in enumerate(self.query_sets):
+            place = {image: at for at, image in enumerate(part.gallery)}
+            rankings.append(
+                rank(
+                    scorer(self._composed(model, index), self._targets(model, part.gallery)),
+                    len(part.queries),
+                    len(part.gallery),
+                    top_k=k,
+                    exclude=[place.get(reference) for reference in part.queries.column("reference")],
+                )
+            )
+        return rankings
 
     @torch.inference_mode()
     def within_image_cosine(self, model: Model, limit: int = 512) -> float:
