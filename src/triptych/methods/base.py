@@ -99,9 +99,20 @@ class Losses:
 class EpochContext(Protocol):
     """What a method may ask at the start of an epoch; the training loop provides it."""
 
-    epoch: int
-    epochs: int
-    seed: int
+    @property
+    def epoch(self) -> int:
+        """Which epoch starts, counted from 0."""
+        ...
+
+    @property
+    def epochs(self) -> int:
+        """How many there will be at most."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        ...
 
 
 class Method(nn.Module):
