@@ -51,7 +51,7 @@ class Plan:
         triplets: triplets a cluster.
         from_hub: share of them that lead from the hub to a sibling.
         to_hub: share that lead from a sibling to the hub; the rest leads from a sibling to another.
-        clusters_at_least: clusters a category, if there are as many triplets.
+        clusters_at_least: clusters a category, but no more than one for four triplets.
     """
 
     siblings: int
@@ -64,7 +64,7 @@ class Plan:
 
 
 TRAIN_PLAN = Plan(11, 1, (1.0, 0.0, 0.0), triplets=16, from_hub=0.5, to_hub=0.12, clusters_at_least=1)
-VAL_PLAN = Plan(34, 3, (0.75, 0.2, 0.05), triplets=27, from_hub=0.7, to_hub=0.0, clusters_at_least=10)
+VAL_PLAN = Plan(34, 3, (0.75, 0.2, 0.05), triplets=27, from_hub=0.7, to_hub=0.0, clusters_at_least=8)
 """The val galleries are dense, so that neither picture nor text alone finds the target."""
 
 SAME_GROUND = 0.85
@@ -185,7 +185,7 @@ def compose_split(
     triplets: list[RenderedTriplet] = []
     for number, world in enumerate(WORLDS):
         wanted = count // len(WORLDS) + (number < count % len(WORLDS))
-        clusters = max(math.ceil(wanted / plan.triplets), min(plan.clusters_at_least, wanted))
+        clusters = max(math.ceil(wanted / plan.triplets), min(plan.clusters_at_least, math.ceil(wanted / 4)))
         drafts: list[_Cluster] = []
         for cluster in range(clusters):
             share = wanted // clusters + (cluster < wanted % clusters)

@@ -156,18 +156,20 @@ def random_edits(before: Scene, world: World, count: int, rng: np.random.Generat
     Returns:
         At most ``count`` edits; fewer, where the scene allows no more.
     """
-    options: dict[str, list[Edit]] = {}
-    for kind, propose in _PROPOSALS.items():
-        edits = [edit for edit in propose(before, world) if apply([edit], before).is_valid()]
-        options[kind] = [edits[i] for i in rng.permutation(len(edits))]
+    options = {kind: list(propose(before, world)) for kind, propose in _PROPOSALS.items()}
     drawn: dict[Scene, Edit] = {}
     while len(drawn) < count:
         kinds = [kind for kind, edits in options.items() if edits]
         if not kinds:
             break
         weights = np.array([KIND_WEIGHTS[kind] for kind in kinds])
-        edit = options[kinds[rng.choice(len(kinds), p=weights / weights.sum())]].pop()
-        drawn.setdefault(apply([edit], before), edit)
+        edits = options[kinds[rng.choice(len(kinds), p=weights / weights.sum())]]
+        while edits:
+            edit = edits.pop(int(rng.integers(len(edits))))
+            result = apply([edit], before)
+            if result not in drawn and result.is_valid():
+                drawn[result] = edit
+                break
     return list(drawn.values())
 
 
