@@ -5,6 +5,7 @@ import json
 import re
 import zipfile
 from collections import Counter
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -55,7 +56,8 @@ def scenes(folder):
     return {item["image_id"]: (item["split"], item["category"], str(item["things"])) for item in listed}
 
 
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
+def test_the_same_seed_gives_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr("triptych.triplets.rendered.VAL_PLAN", replace(VAL_PLAN, siblings=6))
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         render_benchmark(tmp_path / name, seed=seed, train=6, val=3)
     a, b, c = (contents(tmp_path / name) for name in "abc")
@@ -141,7 +143,7 @@ def test_changes_are_written_down(rendered):
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=8)
+@settings(max_examples=5)
 def test_edits_lead_from_reference_to_target(seed):
     for split, plan in (("val", VAL_PLAN), ("train", TRAIN_PLAN)):
         renderings, triplets = compose_split(split, 40, plan, seed, forbidden=frozenset(), first_id=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich import box
@@ -14,7 +14,7 @@ from rich.table import Table
 from triptych.cli.progress import stages, warn
 from triptych.errors import UsageError
 from triptych.noise import KINDS, NoiseManifest
-from triptych.noise.corruption import Kind
+from triptych.noise.corruption import TripletField
 from triptych.triplets import TripletTable, read_benchmark
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-FIELDS = ("reference", "text", "target")
+FIELDS: tuple[TripletField, ...] = ("reference", "text", "target")
 
 DataPath = Annotated[Path, typer.Argument(metavar="DATA", help="The data set; its files are never changed.")]
 ImagesPath = Annotated[
@@ -61,7 +61,7 @@ def inject(
     with stages() as progress:
         manifest = draw(
             benchmark.train,
-            kind=cast(Kind, kind),
+            kind=kind,
             ratio=ratio,
             seed=seed,
             images=benchmark.images if kind == "hard" else None,
