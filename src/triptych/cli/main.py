@@ -15,15 +15,15 @@ from typer.core import TyperCommand, TyperGroup
 from triptych.errors import TriptychError
 
 VERBS = {
-    "demo": "Render a benchmark, train two methods on it with noise, and write a report to look at.",
+    "demo": "Show what wrong triplets do to training, in one command.",
     "data": "Check, describe and make data sets.",
     "noise": "Corrupt training triplets on purpose, and write down which.",
     "methods": "List the methods, or show the switches of one.",
-    "align": "Teach a backbone to match pictures and captions, before it sees a triplet.",
+    "align": "Teach a backbone to match pictures and captions, before training.",
     "train": "Train a retrieval model on (reference, text, target) triplets.",
-    "evaluate": "Score a trained model: recall, mAP, intervals, and what picture or text alone would reach.",
-    "search": "Find pictures by a reference picture and a text that says what to change.",
-    "doctor": "Say what is installed, what is missing, and the command that mends it.",
+    "evaluate": "Score a trained model: recall, mAP, intervals, context.",
+    "search": "Find pictures by a reference picture and a text.",
+    "doctor": "Say what is missing here, and the command that mends it.",
 }
 """Each verb and its purpose; the module of the same name in this folder has its ``app``."""
 

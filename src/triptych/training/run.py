@@ -40,9 +40,9 @@ class Run:
         Raises:
             UsageError: the folder already holds something.
         """
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(
-                f"{folder} is not empty.\n"
+                f"{folder} is there already and not empty.\n"
                 f"  Choose another folder with -o, or go on with `triptych train --resume {folder}`."
             )
         run = cls(folder)
@@ -67,7 +67,10 @@ class Run:
             values = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise DataError(f"is not valid JSON ({error})", file=path) from error
-        found = values.pop("hash", None)
+        found = values.pop("hash", None) if isinstance(values, dict) else None
+        if found is None:
+            mend = "A run folder is what `triptych train` writes; RUN/best and RUN/last are models."
+            raise DataError("there is no run here: these are not a run's settings", file=path, mend=mend)
         config = RunConfig.parse(values)
         if found != config.fingerprint():
             raise DataError(

@@ -38,7 +38,8 @@ def search_page(
 
 
 def query_parts(query: QueryView) -> str:
-    """Show reference, text and, where it is known, target."""
+    """Show reference, text and, where it is known, target; what a query lacks is left out."""
+    reference = labelled_picture(query.reference, "reference") if query.reference else ""
     target = labelled_picture(query.target, "target") if query.target else ""
-    text = f"<blockquote>{escape(query.text)}</blockquote>"
-    return f"{labelled_picture(query.reference, 'reference')}{text}{target}"
+    text = f"<blockquote>{escape(query.text)}</blockquote>" if query.text else ""
+    return f"{reference}{text}{target}"

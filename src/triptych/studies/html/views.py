@@ -18,9 +18,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class QueryView:
-    """A query: the reference picture, what to change, and the picture that is meant, where it is known."""
+    """A query: the reference picture, what to change, and the picture that is meant, where it is known.
 
-    reference: Picture
+    ``reference`` is None in a search by text alone, ``text`` empty in one by picture alone.
+    """
+
+    reference: Picture | None
     text: str
     target: Picture | None = None
 
