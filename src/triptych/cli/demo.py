@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from triptych.cli.progress import Stages, TrainingBar, stages
+from triptych.cli.progress import TrainingBar, stages
 
 app = typer.Typer()
 
