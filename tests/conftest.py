@@ -113,3 +113,18 @@ def draw_shape(colour: str, shape: str, radius: int, background: str) -> Image.I
 def write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_benchmark: Path, lite_weights: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two epochs on the tiny data, trained with noise; a test that changes it copies it first."""
+    from triptych.noise import inject
+    from triptych.training.train import train
+    from triptych.triplets import read_benchmark
+
+    folder = tmp_path_factory.mktemp("runs")
+    data = read_benchmark(tiny_benchmark)
+    noise = folder / "mix50.json"
+    inject(data.train, kind="mix", ratio=0.5, seed=42).write(noise)
+    settings = {"epochs": 2, "batch_size": 8}
+    return train(data, folder / "run", method="infonce", noise=noise, training=settings).folder
