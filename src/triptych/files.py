@@ -21,9 +21,11 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError("the disk is full; nothing was changed", file=path, mend="Free some space and run again.") from error
+            raise DataError(
+                "the disk is full; nothing was changed", file=path, mend="Free some space and run again."
+            ) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise DataError("cannot be written here", file=path, mend="Choose another place to write to.") from error
+            raise _not_writable(path) from error
         raise
 
 
@@ -32,11 +34,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path``; on success it is fsynced and renamed, on any error removed.
 
     Raises:
-        DataError: the disk is full or the folder cannot be written.
+        DataError: the disk is full, the folder cannot be made or written, or ``path`` is a folder.
     """
+    if path.is_dir():
+        raise DataError("a folder is in the place of the file", file=path, mend="Choose another name.")
     with explain_full_disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
+            raise _not_writable(path) from error
         os.close(handle)
         temporary = Path(name)
         try:
@@ -62,6 +69,10 @@ def write_json(path: Path, value: Any, *, indent: int | None = 2) -> None:
     with atomic_write(path) as file:
         json.dump(value, file, indent=indent, ensure_ascii=False)
         file.write("\n")
+
+
+def _not_writable(path: Path) -> DataError:
+    return DataError("cannot be written here", file=path, mend="Choose another place to write to.")
 
 
 def _umask() -> int:

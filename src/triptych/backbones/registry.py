@@ -28,6 +28,15 @@ def config_class(name: str) -> type[BaseModel]:
     raise UsageError(f'unknown backbone "{name}"; there are: {", ".join(NAMES)}')
 
 
+def configure(name: str, settings: Mapping[str, Any] | None = None) -> BaseModel:
+    """Check the settings of a backbone and fill in the defaults.
+
+    Raises:
+        UsageError: the name or a setting is unknown, or a value does not fit.
+    """
+    return explain_validation(config_class(name), dict(settings or {}), f"backbone {name}")
+
+
 def create_backbone(settings: Mapping[str, Any], *, seed: int = 0) -> Backbone:
     """Build a backbone from ``{"name": ..., other settings}``; ``seed`` decides its untrained weights.
 
@@ -35,8 +44,7 @@ def create_backbone(settings: Mapping[str, Any], *, seed: int = 0) -> Backbone:
         UsageError: the name or a setting is unknown, or a value does not fit.
     """
     values = dict(settings)
-    name = values.pop("name", "lite")
-    config = explain_validation(config_class(name), values, f"backbone {name}")
+    config = configure(values.pop("name", "lite"), values)
     from triptych.backbones.lite import LiteBackbone, LiteConfig
 
     assert isinstance(config, LiteConfig)

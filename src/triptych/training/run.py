@@ -40,16 +40,21 @@ class Run:
         Raises:
             UsageError: the folder already holds something.
         """
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(
-                f"{folder} is there already and not empty.\n"
-                f"  Choose another folder with -o, or go on with `triptych train --resume {folder}`."
-            )
+        cls.refuse_used(folder)
         run = cls(folder)
         write_json(folder / "config.json", {"hash": config.fingerprint(), **config.model_dump(mode="json")})
         write_json(folder / "environment.json", environment())
         run.truncate_metrics(0)
         return run
+
+    @staticmethod
+    def refuse_used(folder: Path) -> None:
+        """Raise ``UsageError`` where a new run cannot go."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(
+                f"{folder} is there already and not empty.\n"
+                f"  Choose another folder with -o, or go on with `triptych train --resume {folder}`."
+            )
 
     @classmethod
     def open(cls, folder: Path) -> tuple[Run, RunConfig]:

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from triptych.backbones.base import Backbone
+from triptych.backbones.registry import configure as configure_backbone
 from triptych.backbones.registry import create_backbone
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError
+from triptych.methods.registry import configure as configure_method
 from triptych.noise import NoiseManifest
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
-from triptych.training.evaluate import SplitEvaluator, noise_info
+from triptych.training.evaluate import SplitEvaluator, find_split, noise_info
 from triptych.training.loader import BankRows, TripletLoader
 from triptych.training.loop import Learner, Trainer, Watcher
 from triptych.training.model import Model, build_method, load_tensors, read_settings, read_weights
@@ -82,11 +84,13 @@ def train(
         noise = NoiseManifest.read(Path(noise), benchmark.train)
     if drop_noisy and noise is None:
         raise UsageError("--drop-noisy needs a manifest: which triplets to leave out?")
+    Run.refuse_used(Path(folder))
     parts = _Parts(config, benchmark, noise, cache)
+    parts.prepare(stages)
     run = Run.create(Path(folder), config)
     if noise is not None:
         noise.write(run.noise)
-    parts.trainer(run, watcher, stages).train()
+    parts.trainer(run, watcher).train()
     return run
 
 
@@ -106,39 +110,35 @@ def resume(
     benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
     parts = _Parts(config, benchmark, noise, cache)
-    parts.trainer(run, watcher, stages).train()
+    parts.prepare(stages)
+    parts.trainer(run, watcher).train()
     return run
 
 
 class _Parts:
-    """What a run is put together from: checked before a folder is made."""
+    """What a run is put together from: all of it is checked before a folder is made, what is quick first."""
 
     def __init__(
         self, config: RunConfig, benchmark: Benchmark, noise: NoiseManifest | None, cache: str | Path | None
     ) -> None:
         self.config, self.benchmark, self.noise = config, benchmark, noise
         self.table = training_table(benchmark, noise, drop_noisy=config.drop_noisy)
+        _check(config, benchmark, self.table)
         seed = config.training.seed
         self.backbone = create_backbone(config.backbone, seed=seed)
         self.method = build_method(config.method, self.backbone, seed=seed)
         if config.init:
             initialise(self.backbone, Path(config.init))
         self.cache = TokenCache(self.backbone, Path(cache) if cache else None)
-        if config.training.batch_size > len(self.table):
-            raise UsageError(
-                f"a batch of {config.training.batch_size} is larger than the data "
-                f"({len(self.table)} training triplets).\n"
-                f"  Use --batch-size {len(self.table)} or less."
-            )
 
-    def trainer(self, run: Run, watcher: Watcher | None, stages: Stages | None) -> Trainer:
-        """Build caches, loader and evaluator, and the trainer on them."""
+    def prepare(self, stages: Stages | None) -> None:
+        """Build caches, loader and evaluator: every picture that will be needed is read."""
         settings, report = self.config.training, stages or (lambda what, done, total: None)
         images = sorted(self.table.image_ids())
         keys = self.cache.add_images(
             self.benchmark.images, images, self.backbone, lambda d, t: report("image tokens", d, t)
         )
-        loader = TripletLoader(
+        self.loader = TripletLoader(
             self.table,
             self.cache,
             keys,
@@ -149,16 +149,19 @@ class _Parts:
             seed=settings.seed,
             bank_rows=self._bank(keys, report),
         )
-        evaluator = SplitEvaluator(
+        self.evaluator = SplitEvaluator(
             self.benchmark,
             settings.validate_on,
             Model(self.backbone, self.method, {}, {}),
             self.cache,
             lambda d, t: report("validation image tokens", d, t),
         )
-        learner = Learner(self.backbone, self.method)
+
+    def trainer(self, run: Run, watcher: Watcher | None) -> Trainer:
+        """Make the trainer on what :meth:`prepare` built."""
         noise = noise_info(run.noise if self.noise else None)
-        return Trainer(run, self.config, learner, loader, evaluator, noise=noise, watcher=watcher)
+        learner = Learner(self.backbone, self.method)
+        return Trainer(run, self.config, learner, self.loader, self.evaluator, noise=noise, watcher=watcher)
 
     def _bank(self, keys: Mapping[str, bytes], report: Stages) -> BankRows | None:
         if not isinstance(self.method, Intervention) or not self.method.counterfactual_bank:
@@ -172,6 +175,26 @@ class _Parts:
             self.backbone,
             seed=0,
             progress=lambda d, t: report("counterfactual tokens", d, t),
+        )
+
+
+def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable) -> None:
+    """Find wrong settings before anything slow is done.
+
+    Raises:
+        UsageError: a name or a setting is unknown, or the batch is larger than the data.
+    """
+    for part, configure in (("method", configure_method), ("backbone", configure_backbone)):
+        settings = dict(getattr(config, part))
+        if "name" not in settings:
+            raise UsageError(f'{part}: say which: {{"name": ...}}')
+        configure(settings.pop("name"), settings)
+    find_split(benchmark, config.training.validate_on)
+    if config.training.batch_size > len(table):
+        raise UsageError(
+            f"a batch of {config.training.batch_size} is larger than the data "
+            f"({len(table)} training triplets).\n"
+            f"  Use --batch-size {len(table)} or less."
         )
 
 
