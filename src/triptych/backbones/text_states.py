@@ -16,15 +16,16 @@ from torch.nn.utils.rnn import pad_sequence
 from triptych.backbones.feature_store import FeatureStore, cache_root
 
 Progress = Callable[[int, int], None]
-_BATCH = 64
+_CHUNK = 64
+_BATCH = 8
 _REMEMBERED = 4096
 
 
 class MiniLMStates(nn.Module):
     """all-MiniLM-L6-v2, frozen: per text its mean vector (the sentence embedding), then its word states.
 
-    At most ``max_length`` positions. What :meth:`prepare` computed stays on disk in half precision; a text's state
-    depends in its last bits on those it was batched with, so what is stored is always preferred.
+    At most ``max_length`` positions. What :meth:`prepare` computed stays on disk in half precision. Texts are encoded
+    eight at a time and all of one length, so that not even the last bits of a text's state depend on its company.
 
     Args:
         folder: the model's folder (config, safetensors, tokenizer).
@@ -62,14 +63,17 @@ class MiniLMStates(nn.Module):
     def prepare(self, texts: Iterable[str], progress: Progress | None = None) -> None:
         """Compute the states of the texts that are not stored yet, and store them."""
         store = self._opened()
-        missing = sorted(
-            {text for text in texts if _key(text) not in store}, key=lambda text: (len(text), text)
-        )
-        if not missing:
+        wanted = sorted({text for text in texts if _key(text) not in store})
+        if not wanted:
             return
         with store.appending() as append:
-            for start in range(0, len(missing), _BATCH):
-                chunk = missing[start : start + _BATCH]
+            missing = [
+                text for text in wanted if _key(text) not in store
+            ]  # another process may have been at it
+            lengths = dict(zip(missing, map(len, self._tokenise(missing)), strict=True))
+            missing.sort(key=lambda text: (lengths[text], text))
+            for start in range(0, len(missing), _CHUNK):
+                chunk = missing[start : start + _CHUNK]
                 append([_key(text) for text in chunk], [state.numpy() for state in self._encode(chunk)])
                 if progress:
                     progress(start + len(chunk), len(missing))
@@ -82,9 +86,7 @@ class MiniLMStates(nn.Module):
                 text for text in texts if _key(text) not in store and _key(text) not in self._recent
             )
         )
-        for start in range(0, len(new), _BATCH):
-            chunk = new[start : start + _BATCH]
-            self._recent.update(zip(map(_key, chunk), self._encode(chunk), strict=True))
+        self._recent.update(zip(map(_key, new), self._encode(new), strict=True))
         rows = [self._state(store, _key(text)) for text in texts]
         for old in list(self._recent)[: max(0, len(self._recent) - _REMEMBERED)]:
             del self._recent[old]
@@ -102,21 +104,32 @@ class MiniLMStates(nn.Module):
             self._store = FeatureStore(cache_root() / "texts" / name, self.fingerprint, self.width)
         return self._store
 
+    def _tokenise(self, texts: list[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=self.max_length + 1)[
+            "input_ids"
+        ]
+        return ids
+
     @torch.no_grad()
     def _encode(self, texts: list[str]) -> list[Tensor]:
-        inputs = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=self.max_length + 1, return_tensors="pt"
-        )
-        inputs = inputs.to(self.model.device)
-        with torch.autocast(self.model.device.type, enabled=False):
-            hidden = self.model(**inputs).last_hidden_state
-        mask = inputs["attention_mask"].unsqueeze(2)
-        sentences = (hidden * mask).sum(dim=1) / mask.sum(dim=1)
-        states = []
-        for sentence, row, length in zip(sentences, hidden, mask.sum(dim=(1, 2)).tolist(), strict=True):
-            words = row[1 : length - 1]  # without [CLS] and [SEP]
-            states.append(torch.cat([sentence[None], words]).half().cpu())
-        return states
+        ids = self._tokenise(texts)
+        by_length: dict[int, list[int]] = {}
+        for index, row in enumerate(ids):
+            by_length.setdefault(len(row), []).append(index)
+        states: dict[int, Tensor] = {}
+        for group in by_length.values():
+            for start in range(0, len(group), _BATCH):
+                part = group[start : start + _BATCH]
+                filled = part + part[-1:] * (_BATCH - len(part))
+                inputs = torch.tensor([ids[index] for index in filled], device=self.model.device)
+                with torch.autocast(self.model.device.type, enabled=False):
+                    hidden = self.model(input_ids=inputs).last_hidden_state
+                for index, row in zip(part, hidden, strict=False):
+                    words = row[1:-1]  # without [CLS] and [SEP]
+                    states[index] = torch.cat([row.mean(dim=0, keepdim=True), words]).half().cpu()
+        return [states[index] for index in range(len(texts))]
 
 
 def _key(text: str) -> bytes:

@@ -17,6 +17,7 @@ from triptych.errors import DataError
 from triptych.triplets.images import ImageError, ImageStore
 
 Progress = Callable[[int, int], None]
+Pixels = Iterator[tuple[list[bytes], list[np.ndarray]]]
 _CHUNK = 64
 
 
@@ -72,7 +73,7 @@ class TokenCache:
                 keys[image_id] = bytes.fromhex(images.digest(image_id))
             except ImageError as error:
                 failed.append(error)
-        missing = list({key: image for image, key in keys.items() if key not in self}.values())
+        image_of = {key: image for image, key in keys.items()}
 
         def load(image_id: str) -> np.ndarray | ImageError:
             try:
@@ -80,14 +81,14 @@ class TokenCache:
             except ImageError as error:
                 return error
 
-        def pixels() -> Iterator[tuple[list[bytes], list[np.ndarray]]]:
+        def pixels(missing: list[bytes]) -> Pixels:
             with ThreadPoolExecutor(1) as pool:
-                for names, loaded in _ahead(pool, load, _chunked(missing)):
+                for names, loaded in _ahead(pool, load, _chunked([image_of[key] for key in missing])):
                     failed.extend(item for item in loaded if isinstance(item, ImageError))
                     good = [(n, p) for n, p in zip(names, loaded, strict=True) if isinstance(p, np.ndarray)]
                     yield [keys[name] for name, _ in good], [array for _, array in good]
 
-        self._encode(pixels(), len(missing), backbone, progress)
+        self._encode(list(image_of), pixels, backbone, progress)
         if failed:
             shown = "\n  ".join(str(error).splitlines()[0] for error in failed[:5])
             raise DataError(
@@ -110,28 +111,31 @@ class TokenCache:
             backbone: encodes.
             progress: called with (done, total).
         """
-        missing = [key for key in jobs if key not in self]
-        chunks = ((keys, [jobs[key]() for key in keys]) for keys in _chunked(missing))
-        self._encode(chunks, len(missing), backbone, progress)
+
+        def pixels(missing: list[bytes]) -> Pixels:
+            return ((keys, [jobs[key]() for key in keys]) for keys in _chunked(missing))
+
+        self._encode(list(jobs), pixels, backbone, progress)
 
     def _encode(
         self,
-        chunks: Iterator[tuple[list[bytes], list[np.ndarray]]],
-        total: int,
+        wanted: list[bytes],
+        pixels: Callable[[list[bytes]], Pixels],
         backbone: Backbone,
         progress: Progress | None,
     ) -> None:
-        if not total:
+        if all(key in self for key in wanted):
             return
-        done = 0
         with self._store.appending() as append:
-            for keys, pixels in chunks:
+            missing = [key for key in wanted if key not in self]  # another process may have been at it
+            done = 0
+            for keys, arrays in pixels(missing):
                 if keys:
-                    encoded = backbone.encode_images(torch.from_numpy(np.stack(pixels)).to(backbone.device))
+                    encoded = backbone.encode_images(torch.from_numpy(np.stack(arrays)).to(backbone.device))
                     append(keys, list(encoded.float().cpu().numpy()))
-                done = min(done + _CHUNK, total)
+                done = min(done + _CHUNK, len(missing))
                 if progress:
-                    progress(done, total)
+                    progress(done, len(missing))
 
 
 def _chunked(items: list) -> Iterator[list]:  # type: ignore[type-arg]
