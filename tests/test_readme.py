@@ -21,7 +21,7 @@ def test_the_five_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = next(code for code in snippets() if "triptych.search(" in code)
-    assert len(code.splitlines()) == 6  # the import, and five lines
+    assert len([line for line in code.splitlines() if line]) == 6  # the import, and five lines
     render_benchmark(tmp_path / "shapes", train=20, val=9)
     monkeypatch.chdir(tmp_path)
     quick = code.replace("noise=noise)", 'noise=noise, training={"epochs": 1, "batch_size": 20})')

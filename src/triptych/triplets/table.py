@@ -114,7 +114,9 @@ class TripletTable:
     def without(self, triplet_ids: Iterable[str]) -> TripletTable:
         """Return the table without these ids."""
         dropped = set(triplet_ids)
-        return self.take([row for row, triplet_id in enumerate(self.triplet_ids) if triplet_id not in dropped])
+        return self.take(
+            [row for row, triplet_id in enumerate(self.triplet_ids) if triplet_id not in dropped]
+        )
 
     def replace(self, field: str, values: dict[str, Any]) -> TripletTable:
         """Return a table in which ``field`` of each named triplet has the given value."""
@@ -123,7 +125,9 @@ class TripletTable:
             column[self.row_of(triplet_id)] = value
         position = SCHEMA.get_field_index(field)
         return TripletTable(
-            self.data.set_column(position, SCHEMA.field(field), pa.array(column, type=SCHEMA.field(field).type))
+            self.data.set_column(
+                position, SCHEMA.field(field), pa.array(column, type=SCHEMA.field(field).type)
+            )
         )
 
     def image_ids(self) -> list[str]:

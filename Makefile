@@ -1,0 +1,54 @@
+# What a user and a developer type; `make help` lists it. Everything is installed into .venv, nothing elsewhere.
+
+PYTHON ?= python3
+DATA ?=
+DEMO ?= demo
+PIP_ARGS ?=
+WORKERS ?= 2
+
+BIN := .venv/bin
+# The pinned set needs Python 3.11; on 3.10 torch alone is pinned.
+PINS = $(shell $(PYTHON) -c 'import sys; print("-c constraints.txt" if sys.version_info >= (3, 11) else "")') torch==2.13.0
+# Threads that spin while they wait cost a factor of ten on busy cores, and tests run side by side.
+QUIET_CORES := OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+demo: .venv/demo.stamp  ## render data, train two methods on noisy triplets, write demo/report.html; DATA=folder for your own
+	$(BIN)/triptych demo -o $(DEMO) $(if $(DATA),--data $(DATA))
+
+test: lint  ## lint, then all tests but the slow ones
+	$(QUIET_CORES) $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+
+test-slow: .venv/dev.stamp  ## the slow tests
+	$(QUIET_CORES) $(BIN)/python -m pytest -m slow
+
+lint: .venv/dev.stamp  ## ruff, mypy and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/dev.stamp  ## measure what is promised, as the token cache's gain
+	for script in $(wildcard benchmarks/token_cache.py benchmarks/objectives.py); do \
+		OMP_WAIT_POLICY=passive $(BIN)/python $$script || exit; done
+
+clean:  ## remove what make made, .venv included
+	rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/demo.stamp: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing into .venv: about a minute, 2 GB on disk"
+	$(BIN)/python -m pip install $(PIP_ARGS) $(PINS) -e ".[lite,figures]"
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing into .venv: about a minute, 2 GB on disk"
+	$(BIN)/python -m pip install -q $(PIP_ARGS) $(PINS) -e ".[lite,figures,dev]"
+	@touch $@ .venv/demo.stamp
