@@ -44,7 +44,7 @@ class LiteConfig(BaseModel):
     layers: int = Field(
         2,
         ge=1,
-        description="layers of the Q-Former, every second one with cross-attention, the first included",
+        description="layers of the Q-Former, each with cross-attention",
     )
     heads: int = Field(3, ge=1, description="attention heads")
     dim: int = Field(128, ge=2, description="width of the shared embedding")
@@ -90,7 +90,7 @@ class LiteBackbone(QFormerBackbone):
                 num_attention_heads=config.heads,
                 intermediate_size=2 * config.hidden,
                 encoder_hidden_size=config.image_width,
-                cross_attention_frequency=2,
+                cross_attention_frequency=1,
                 use_qformer_text_input=True,
                 hidden_dropout_prob=config.dropout,
                 attention_probs_dropout_prob=0.0,  # with it torch leaves its fast attention on the CPU
