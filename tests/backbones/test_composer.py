@@ -1,0 +1,174 @@
+"""The composer against the original Q-Former, and what must hold whatever its weights are."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from triptych.backbones.base import BackboneShape
+from triptych.backbones.composer import QFormerBackbone
+
+
+class TinyBlip2(QFormerBackbone):
+    """Random weights in BLIP-2's real depth, float64; a text is the number of a stored row of word ids."""
+
+    def __init__(self, folder: Path, ids: Tensor, mask: Tensor) -> None:
+        from transformers import Blip2ForImageTextRetrieval
+
+        model = Blip2ForImageTextRetrieval.from_pretrained(folder).double()
+        config = model.config
+        shape = BackboneShape(
+            queries=config.num_query_tokens,
+            dim=config.image_text_hidden_size,
+            hidden=config.qformer_config.hidden_size,
+            image_tokens=7,
+            image_width=config.qformer_config.encoder_hidden_size,
+            image_size=28,
+        )
+        super().__init__(shape, config.qformer_config)
+        self.double()
+        self.query_tokens.data.copy_(model.query_tokens)
+        for name in ("qformer", "text_projection", "vision_projection"):
+            getattr(self, name).load_state_dict(getattr(model, name).state_dict())
+        self.embeddings, self.ids, self.mask = model.embeddings, ids, mask
+        self.eval().requires_grad_(False)
+
+    def vision(self, tokens: Tensor) -> Tensor:
+        return tokens  # the stored ones are behind the final LayerNorm
+
+    def words(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        rows = [int(text) for text in texts]
+        return self.embeddings(input_ids=self.ids[rows]), self.mask[rows]
+
+    def preprocess(self, image: Any) -> np.ndarray:
+        raise NotImplementedError
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+TEXTS = ["0", "1", "2", "3"]
+
+
+@pytest.fixture(scope="module")
+def golden(shared: Path) -> dict[str, Tensor]:
+    with np.load(shared / "golden" / "blip2_parity.npz") as file:
+        return {name: torch.from_numpy(file[name]) for name in file.files}
+
+
+@pytest.fixture(scope="module")
+def blip2(shared: Path, golden: dict[str, Tensor]) -> Iterator[TinyBlip2]:
+    return TinyBlip2(shared / "golden" / "blip2_tiny", golden["input_ids"], golden["attention_mask"])
+
+
+def agree(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    agree(blip2.image_pass(golden["image_tokens"]), golden["image_hidden"])
+    agree(blip2.targets(golden["image_tokens"]), golden["target"])
+
+
+def test_fusion_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    composed = blip2.compose(golden["image_tokens"], TEXTS)
+    real = torch.cat([torch.ones(4, 32), golden["attention_mask"]], dim=1).bool()
+    agree(composed.hidden[real], golden["fusion_hidden"][real])
+    agree(composed.vector, golden["composed"])
+    agree(composed.tokens, golden["composed_tokens"])
+
+
+def test_query_tokens_can_be_replaced(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    negative = golden["negative_tokens"]
+    expected = golden["negative_composed"]
+    agree(blip2.compose(golden["image_tokens"], TEXTS, query_tokens=negative[0]).vector, expected)
+    agree(blip2.compose(golden["image_tokens"], TEXTS, query_tokens=negative).vector, expected)
+    assert (expected - golden["composed"]).abs().max() > 0.01
+
+
+def test_no_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    fused = golden["fusion_hidden"][:, :32]
+    refined = blip2.refine(fused, TEXTS)
+    real = torch.cat([torch.ones(4, 32), golden["attention_mask"]], dim=1).bool()
+    agree(refined.hidden[real], golden["sprc_second_hidden"][real])
+    agree(refined.vector, golden["sprc_query"])
+    agree(blip2.refine(golden["image_hidden"], TEXTS).vector, golden["tme_query"])
+
+
+def test_text_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    agree(blip2.text(TEXTS), normalize(blip2.text_projection(golden["text_hidden"][:, 0]), dim=-1))
+
+
+TOKENS = torch.randn(4, 25, 256, generator=torch.Generator().manual_seed(0))
+WORDS = ["make it red", "", "the same but with a much longer text, so that the others are padded", "blue"]
+
+
+@torch.no_grad()
+def test_padding_does_not_change_a_vector(lite: QFormerBackbone) -> None:
+    together = lite.compose(TOKENS, WORDS)
+    refined = lite.refine(lite.image_pass(TOKENS), WORDS)
+    texts = lite.text(WORDS)
+    for row, text in enumerate(WORDS):
+        alone = lite.compose(TOKENS[row : row + 1], [text])
+        torch.testing.assert_close(together.vector[row], alone.vector[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(together.tokens[row], alone.tokens[0], atol=1e-5, rtol=0)
+        length = alone.hidden.shape[1]
+        torch.testing.assert_close(together.hidden[row, :length], alone.hidden[0], atol=1e-4, rtol=0)
+        once = lite.refine(lite.image_pass(TOKENS[row : row + 1]), [text])
+        torch.testing.assert_close(refined.vector[row], once.vector[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(texts[row], lite.text([text])[0], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_order_of_the_batch_does_not_matter(lite: QFormerBackbone) -> None:
+    order = [2, 0, 3, 1]
+    first = lite.compose(TOKENS, WORDS).vector
+    second = lite.compose(TOKENS[order], [WORDS[i] for i in order]).vector
+    torch.testing.assert_close(first[order], second, atol=1e-6, rtol=0)
+    torch.testing.assert_close(lite.targets(TOKENS)[order], lite.targets(TOKENS[order]), atol=1e-6, rtol=0)
+
+
+@torch.no_grad()
+def test_shapes_and_unit_rows(lite: QFormerBackbone) -> None:
+    composed, targets, text = lite.compose(TOKENS, WORDS), lite.targets(TOKENS), lite.text(WORDS)
+    longest = composed.hidden.shape[1] - 8
+    assert composed.hidden.shape == (4, 8 + longest, 192)
+    assert (composed.vector.shape, composed.tokens.shape) == ((4, 128), (4, 8, 128))
+    assert (targets.shape, text.shape) == ((4, 8, 128), (4, 128))
+    for rows in (composed.vector, composed.tokens, targets, text):
+        torch.testing.assert_close(rows.norm(dim=-1), torch.ones(rows.shape[:-1]), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_the_query_depends_on_picture_and_text(lite: QFormerBackbone) -> None:
+    """Little before training, but far more than rounding."""
+    first = lite.compose(TOKENS[:1], ["make it red"]).vector
+    torch.testing.assert_close(first, lite.compose(TOKENS[:1], ["make it red"]).vector, atol=1e-6, rtol=0)
+    assert (first - lite.compose(TOKENS[1:2], ["make it red"]).vector).norm() > 1e-4
+    assert (first - lite.compose(TOKENS[:1], ["make it blue"]).vector).norm() > 1e-4
+
+
+@torch.no_grad()
+def test_learned_queries_start_apart(lite: QFormerBackbone) -> None:
+    """The tokens of one image must differ: 0.998 between them wastes the max of the score."""
+    tokens = lite.targets(TOKENS)
+    cosine = tokens @ tokens.mT
+    apart = ~torch.eye(8, dtype=torch.bool)
+    assert cosine[:, apart].mean() < 0.8
+    start = lite.query_tokens[0] / lite.query_tokens[0].norm(dim=1, keepdim=True)
+    torch.testing.assert_close(start @ start.T, torch.eye(8), atol=1e-5, rtol=0)
+
+
+def test_gradients_reach_every_trained_weight(small: QFormerBackbone) -> None:
+    tokens = torch.randn(2, 1, 16)
+    composed = small.compose(tokens, ["red", "blue"])
+    loss = composed.hidden.sum() + composed.vector.sum() + small.targets(tokens).square()[..., 0].sum()
+    loss.backward()
+    without = [name for name, value in small.named_parameters() if value.requires_grad and value.grad is None]
+    small.zero_grad()
+    assert without == []
