@@ -87,6 +87,7 @@ def align(
         image_column=image_column,
         caption_column=caption_column,
         split=None if split == "all" else split,
+        warn=warn,
     )
     if benchmark is not None:
         warn(*benchmark.warnings, *_leaks(benchmark, pairs))

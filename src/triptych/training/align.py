@@ -51,6 +51,7 @@ def read_captions(
     image_column: str | None = None,
     caption_column: str | None = None,
     split: str | None = "train",
+    warn: Callable[[str], None] | None = None,
 ) -> list[tuple[str, str]]:
     """Read (image id, caption) pairs from a CSV file.
 
@@ -60,9 +61,10 @@ def read_captions(
         caption_column: by default ``caption``, ``text``, ``title`` or ``name``.
         split: keep rows of this split only, where there is a ``split`` column: captions of validation pictures
             would leak what is measured later. None keeps all.
+        warn: called with a sentence where rows without image or caption were left out.
 
     Raises:
-        DataError: the file or a column is missing, or no pair is left.
+        DataError: the file cannot be read as CSV, a column is missing, or no pair is left.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -79,11 +81,18 @@ def read_captions(
             ]
     except FileNotFoundError as error:
         raise DataError("there is no such file", file=path) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", file=path) from error
     except UnicodeDecodeError as error:
         raise DataError("is not UTF-8 text", file=path, mend="Save it with the encoding UTF-8.") from error
+    except csv.Error as error:
+        raise DataError(f"is not CSV: {error}", file=path, row=reader.line_num, unit="line") from error
     pairs = [(image, text) for image, text in rows if image and text]
     if not pairs:
-        raise DataError("holds no (image, caption) pair", file=path)
+        of_split = f' of split "{split}"' if split is not None and "split" in names else ""
+        raise DataError(f"holds no (image, caption) pair{of_split}", file=path)
+    if warn and len(pairs) < len(rows):
+        warn(f"{len(rows) - len(pairs)} of {len(rows)} rows of {path.name} have no image or no caption")
     return pairs
 
 
@@ -111,7 +120,7 @@ def align(
         stages: called with (what is being done, done, total).
 
     Raises:
-        DataError: an image is missing or unreadable.
+        DataError: an image is missing or unreadable, or the loss is not finite.
         UsageError: a setting is unknown, or the batch is larger than the data.
     """
     config = explain_validation(AlignConfig, dict(settings or {}), "align")
@@ -126,7 +135,8 @@ def align(
     )
     model.prepare_texts([text for _, text in pairs], lambda d, t: report("captions", d, t))
     rows = tokens.rows([keys[image] for image, _ in pairs])
-    loss = _optimise(model, tokens, rows, [text for _, text in pairs], config, report)
+    with torch.random.fork_rng(devices=[]):
+        loss = _optimise(model, tokens, rows, [text for _, text in pairs], config, report)
     model.eval()
     info = {"stage": "alignment", "pairs": len(pairs), "epochs": config.epochs, "loss": round(loss, 4)}
     save_model(Path(folder), model, None, {"backbone": chosen, "method": None}, info)
@@ -156,6 +166,11 @@ def _optimise(
             torch.manual_seed(derive_seed(config.seed, "dropout", epoch, step))
             tokens = cache.gather(rows[batch]).to(model.device)
             loss = _contrast(model, tokens, [texts[i] for i in batch], config.temperature)
+            if not torch.isfinite(loss):
+                raise DataError(
+                    f"the loss is not finite in epoch {epoch + 1}, step {step + 1}; nothing was written",
+                    mend=f"Lower the learning rate, which is {peak:g}.",
+                )
             optimizer.zero_grad()
             torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)

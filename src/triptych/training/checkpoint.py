@@ -30,6 +30,8 @@ class Progress:
     metrics_lines: int = 0
     """Lines of metrics.jsonl that this checkpoint vouches for; later ones are written again."""
     finished: bool = False
+    data: str = ""
+    """Fingerprint of the triplets and pictures that were trained on."""
     scaler: dict[str, Any] = field(default_factory=dict)
 
 

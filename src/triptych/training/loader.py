@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +23,10 @@ BankRows = Callable[[str], np.ndarray]
 
 class TripletLoader:
     """Gives the batches of any epoch and step.
+
+    Attributes:
+        steps_per_epoch: whole batches of an epoch.
+        fingerprint: SHA-256 of the triplets and the bytes of their pictures.
 
     Args:
         table: the training triplets, noise applied.
@@ -59,6 +64,7 @@ class TripletLoader:
         self.table, self.cache, self.images, self.backbone = table, cache, images, backbone
         self.batch_size, self.captions, self.seed, self.bank_rows = batch_size, captions, seed, bank_rows
         self.steps_per_epoch = len(table) // batch_size
+        self.fingerprint = _fingerprint(table, keys)
         self._ids = table.triplet_ids
         self._captions = table.column("captions")
         self._references = table.column("reference")
@@ -124,3 +130,10 @@ class TripletLoader:
 
     def _caption_generator(self, epoch: int, triplet_id: str) -> np.random.Generator | None:
         return None if self.captions == "fixed" else generator(self.seed, "captions", epoch, triplet_id)
+
+
+def _fingerprint(table: TripletTable, keys: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(table.fingerprint().encode())
+    for image in sorted(table.image_ids()):
+        digest.update(keys[image])
+    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import signal
 import time
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from triptych.backbones.base import Backbone
 from triptych.errors import DataError, TriptychError, UsageError
 from triptych.evaluation import FASHIONIQ, Evaluation, NoiseInfo
+from triptych.files import write_json
 from triptych.methods.base import Losses, Method, TripletBatch
 from triptych.randomness import derive_seed
 from triptych.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -126,9 +127,9 @@ class Trainer:
         )
         if run.checkpoint.is_file():
             tensors, self.progress = load_checkpoint(run.checkpoint, optimizer, parameters)
+            self._refuse_other_data()
             load_tensors(learner.backbone, learner.method, tensors)
-        run.truncate_metrics(self.progress.metrics_lines)
-        self._metrics_lines = self.progress.metrics_lines
+        self._metrics_lines = run.truncate_metrics(self.progress.metrics_lines)
         if self.progress.scaler and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
         self.raw_optimizer = optimizer
@@ -142,10 +143,12 @@ class Trainer:
             DataError: a loss is not finite; the last checkpoint is kept.
         """
         progress = self.progress
-        with self._graceful_stop():
+        with self._graceful_stop(), torch.random.fork_rng(devices=[]):
             while not progress.finished:
                 self._train_epoch(progress.epoch)
                 self._end_epoch(progress.epoch)
+                if self._stop and not progress.finished:
+                    raise self._interrupted()
         return progress
 
     def _train_epoch(self, epoch: int) -> None:
@@ -166,10 +169,7 @@ class Trainer:
             )
             if self._stop:
                 self._save()
-                raise Interrupted(
-                    f"stopped in epoch {epoch + 1} after step {progress.step}; nothing is lost.\n"
-                    f"  Go on with: triptych train --resume {self.run.folder}"
-                )
+                raise self._interrupted()
             if progress.step % self.settings.checkpoint_every == 0:
                 self._save()
 
@@ -189,7 +189,7 @@ class Trainer:
         total = losses.total()
         values = {name: float(value.detach().mean()) for name, value, _ in losses}
         if not torch.isfinite(total):
-            raise self._not_finite(epoch, step, batch, values)
+            raise self._not_finite("loss", epoch, step, batch, values)
         entry: dict[str, Any] = {
             "kind": "step",
             "epoch": epoch,
@@ -203,10 +203,11 @@ class Trainer:
             entry["term_gradients"] = self._term_gradients(losses)
         self.optimizer.zero_grad()
         self.accelerator.backward(total)
-        if self.settings.clip_norm:
-            norm = self.accelerator.clip_grad_norm_(self.module.parameters(), self.settings.clip_norm)
-            if norm is not None:
-                entry["gradient_norm"] = float(norm)
+        limit = self.settings.clip_norm or math.inf
+        norm = self.accelerator.clip_grad_norm_(self.module.parameters(), limit)
+        entry["gradient_norm"] = float(norm)
+        if self.accelerator.scaler is None and not torch.isfinite(norm):  # a scaler passes such a step over
+            raise self._not_finite("gradient", epoch, step, batch, values)
         self.optimizer.step()
         return entry
 
@@ -262,12 +263,29 @@ class Trainer:
         self._save()
         self.watcher.on_epoch(epoch, result, improved)
 
+    def _interrupted(self) -> Interrupted:
+        progress = self.progress
+        done = f"in epoch {progress.epoch + 1} after step {progress.step}"
+        return Interrupted(
+            f"stopped {done if progress.step else f'after epoch {progress.epoch}'}; nothing is lost.\n"
+            f"  Go on with: triptych train --resume {self.run.folder}"
+        )
+
+    def _refuse_other_data(self) -> None:
+        if self.progress.data not in ("", self.loader.fingerprint):
+            raise DataError(
+                "the training triplets or their pictures have changed since this run began",
+                file=self.config.data,
+                mend="Put the data back as it was, or start a new run.",
+            )
+
     def _log(self, entry: dict[str, Any]) -> None:
         self.run.log(entry)
         self._metrics_lines += 1
 
     def _save(self) -> None:
         self.progress.metrics_lines = self._metrics_lines
+        self.progress.data = self.loader.fingerprint
         scaler = self.accelerator.scaler
         self.progress.scaler = scaler.state_dict() if scaler is not None else {}
         save_checkpoint(
@@ -278,15 +296,21 @@ class Trainer:
             self.progress,
         )
 
-    def _not_finite(self, epoch: int, step: int, batch: TripletBatch, values: dict[str, float]) -> DataError:
-        path = self.run.folder / "not-finite.json"
-        path.write_text(
-            json.dumps({"epoch": epoch, "step": step, "losses": values, "triplets": batch.triplet_ids})
-        )
+    def _not_finite(
+        self, what: str, epoch: int, step: int, batch: TripletBatch, values: dict[str, float]
+    ) -> DataError:
+        details = {
+            "what": what,
+            "epoch": epoch,
+            "step": step,
+            "losses": values,
+            "triplets": batch.triplet_ids,
+        }
+        write_json(self.run.folder / "not-finite.json", details)
         terms = ", ".join(f"{name} = {value}" for name, value in values.items())
         shown = ", ".join(batch.triplet_ids[:4])
         return DataError(
-            f"the loss is not finite in epoch {epoch + 1}, step {step + 1} ({terms}); "
+            f"the {what} is not finite in epoch {epoch + 1}, step {step + 1} ({terms}); "
             f"the batch held {len(batch)} triplets: {shown}, ... (all are listed in not-finite.json)",
             file=self.run.folder,
             mend="The last checkpoint and best/ are kept. Lower the learning rate (--set training.learning_rate=...) "
@@ -318,10 +342,15 @@ def accelerator(mixed_precision: str, device: torch.device) -> Any:
     """Make the accelerator, and refuse what would silently not be distributed.
 
     Raises:
-        UsageError: several processes were started.
+        UsageError: several processes were started, or fp16 is asked of a CPU.
     """
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
+    if mixed_precision == "fp16" and device.type == "cpu":
+        raise UsageError("fp16 needs a GPU; use training.mixed_precision = bf16 or no")
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed_precision:
+        AcceleratorState._reset_state()  # it is one a process, and an earlier run had another precision
     made = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu")
     if made.num_processes != 1 or int(os.environ.get("WORLD_SIZE", "1")) != 1:
         raise UsageError(

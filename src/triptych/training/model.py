@@ -134,9 +134,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
         settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"is not valid JSON ({error})", file=path) from error
-    if settings.pop("format", None) != FORMAT:
+    if not isinstance(settings, dict) or settings.pop("format", None) != FORMAT:
         raise DataError(
             f'is not a model of this version; "format" should be "{FORMAT}"', file=path, field="format"
+        )
+    if not isinstance(settings.get("backbone"), dict):
+        raise DataError(
+            '"backbone" is missing: it should be {"name": ..., sizes}', file=path, field="backbone"
         )
     return settings
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from triptych.errors import DataError, UsageError
 from triptych.files import atomic_write, explain_full_disk, write_json
+from triptych.noise import NoiseManifest
 from triptych.training.config import RunConfig
 
 
@@ -34,17 +35,19 @@ class Run:
         self._metrics = folder / "metrics.jsonl"
 
     @classmethod
-    def create(cls, folder: Path, config: RunConfig) -> Run:
-        """Start a run folder.
+    def create(cls, folder: Path, config: RunConfig, noise: NoiseManifest | None = None) -> Run:
+        """Start a run folder; the settings are written last, so a folder with settings is complete.
 
         Raises:
             UsageError: the folder already holds something.
         """
         cls.refuse_used(folder)
         run = cls(folder)
-        write_json(folder / "config.json", {"hash": config.fingerprint(), **config.model_dump(mode="json")})
         write_json(folder / "environment.json", environment())
+        if noise is not None:
+            noise.write(run.noise)
         run.truncate_metrics(0)
+        write_json(folder / "config.json", {"hash": config.fingerprint(), **config.model_dump(mode="json")})
         return run
 
     @staticmethod
@@ -101,11 +104,13 @@ class Run:
                     break
         return entries
 
-    def truncate_metrics(self, lines: int) -> None:
-        """Keep the first lines only: those that the checkpoint vouches for."""
-        kept = self._metrics.read_text(encoding="utf-8").splitlines()[:lines] if lines else []
+    def truncate_metrics(self, lines: int) -> int:
+        """Keep the first lines only, those that the checkpoint vouches for, and return how many there are."""
+        found = self._metrics.read_text(encoding="utf-8").splitlines() if self._metrics.is_file() else []
+        kept = found[:lines]
         with atomic_write(self._metrics) as file:
             file.writelines(line + "\n" for line in kept)
+        return len(kept)
 
 
 def environment() -> dict[str, Any]:

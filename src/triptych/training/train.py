@@ -87,9 +87,7 @@ def train(
     Run.refuse_used(Path(folder))
     parts = _Parts(config, benchmark, noise, cache)
     parts.prepare(stages)
-    run = Run.create(Path(folder), config)
-    if noise is not None:
-        noise.write(run.noise)
+    run = Run.create(Path(folder), config, noise)
     parts.trainer(run, watcher).train()
     return run
 
@@ -109,7 +107,7 @@ def resume(
     run, config = Run.open(Path(folder))
     benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
-    parts = _Parts(config, benchmark, noise, cache)
+    parts = _Parts(config, benchmark, noise, cache, started=run.checkpoint.is_file())
     parts.prepare(stages)
     parts.trainer(run, watcher).train()
     return run
@@ -119,7 +117,13 @@ class _Parts:
     """What a run is put together from: all of it is checked before a folder is made, what is quick first."""
 
     def __init__(
-        self, config: RunConfig, benchmark: Benchmark, noise: NoiseManifest | None, cache: str | Path | None
+        self,
+        config: RunConfig,
+        benchmark: Benchmark,
+        noise: NoiseManifest | None,
+        cache: str | Path | None,
+        *,
+        started: bool = False,
     ) -> None:
         self.config, self.benchmark, self.noise = config, benchmark, noise
         self.table = training_table(benchmark, noise, drop_noisy=config.drop_noisy)
@@ -127,7 +131,7 @@ class _Parts:
         seed = config.training.seed
         self.backbone = create_backbone(config.backbone, seed=seed)
         self.method = build_method(config.method, self.backbone, seed=seed)
-        if config.init:
+        if config.init and not started:  # else its weights are in the checkpoint
             initialise(self.backbone, Path(config.init))
         self.cache = TokenCache(self.backbone, Path(cache) if cache else None)
 
