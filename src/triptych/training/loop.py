@@ -351,9 +351,8 @@ def accelerator(mixed_precision: str, device: torch.device) -> Any:
         raise UsageError("fp16 needs a GPU; use training.mixed_precision = bf16 or no")
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed_precision:
         AcceleratorState._reset_state()  # it is one a process, and an earlier run had another precision
-    made = Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu")
-    if made.num_processes != 1 or int(os.environ.get("WORLD_SIZE", "1")) != 1:
+    if int(os.environ.get("WORLD_SIZE", "1")) != 1:
         raise UsageError(
             "this version trains in one process; start it without torchrun or `accelerate launch`"
         )
-    return made
+    return Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu")
