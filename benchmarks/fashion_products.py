@@ -2,8 +2,8 @@
 
     python benchmarks/fashion_products.py --work runs/fashion-products --jobs 2
 
-Cells are (method, noise); each is a run folder, so the script can be stopped and started again. ``oracle`` trains on the
-truly clean half of mix 0.5 only (``--drop-noisy``): what a perfect filter would reach. The data are read from
+Cells are (method, noise); each is a run folder, so the script can be stopped and started again. ``oracle`` trains
+on the truly clean half of mix 0.5 only (``--drop-noisy``): what a perfect filter would reach. The data are read from
 ``$TRIPTYCH_SHARED/data/fashion-products`` (default ``../shared``).
 """
 
@@ -74,8 +74,8 @@ def cell(
 def table(results: list[tuple[str, str, dict[str, Any]]]) -> str:
     """Write the Markdown table."""
     lines = [
-        "| training data | method | R@10 best epoch | R@10 last epoch | R@50 best | mAP@10 best | reference kept, R@10 best "
-        "| image-only | text-only |",
+        "| training data | method | R@10 best epoch | R@10 last epoch | R@50 best | mAP@10 best "
+        "| reference kept, R@10 best | image-only | text-only |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in CELLS:
@@ -88,8 +88,8 @@ def table(results: list[tuple[str, str, dict[str, Any]]]) -> str:
                 low, high = row.intervals["R@10"]
                 lines.append(
                     f"| {name} | `{method}` | **{row.mean['R@10']:.1f}** [{low:.1f}, {high:.1f}] (epoch "
-                    f"{best.model.epoch}) | {end.mean['R@10']:.1f} (epoch {last.model.epoch}) | {row.mean['R@50']:.1f} | "
-                    f"{row.mean['mAP@10']:.1f} | {best.row('composed', 'kept').mean['R@10']:.1f} | "
+                    f"{best.model.epoch}) | {end.mean['R@10']:.1f} (epoch {last.model.epoch}) | "
+                    f"{row.mean['R@50']:.1f} | {row.mean['mAP@10']:.1f} | {best.row('composed', 'kept').mean['R@10']:.1f} | "
                     f"{best.row('image-only', 'removed').mean['R@10']:.1f} | "
                     f"{best.row('text-only', 'removed').mean['R@10']:.1f} |"
                 )

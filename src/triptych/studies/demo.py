@@ -1,4 +1,4 @@
-"""The demo: what noise does to training, from a data set to a page, in one call that can be interrupted and repeated."""
+"""The demo: what noise does to training, from a data set to a page; it can be interrupted and repeated."""
 
 from __future__ import annotations
 
@@ -233,8 +233,8 @@ def _report(
             f"{len(noise.corruptions)} of {noise.num_triplets} training triplets ({share:.1f} %) were made wrong on "
             "purpose: each has another reference, text or target. Both methods saw the same triplets, from the same "
             "aligned start, for the same number of epochs. Validation data is clean.",
-            "A loss that pulls every annotated pair together first learns and then memorises what is wrong; compare the "
-            "best epoch with the last one, and the curves.",
+            "A loss that pulls every annotated pair together first learns and then memorises what is wrong; compare "
+            "the best epoch with the last one, and the curves.",
         ),
         settings=(
             ("data", f"{benchmark.name}: {len(benchmark.train)} triplets, {len(benchmark.images)} pictures"),
