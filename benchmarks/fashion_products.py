@@ -89,7 +89,8 @@ def table(results: list[tuple[str, str, dict[str, Any]]]) -> str:
                 lines.append(
                     f"| {name} | `{method}` | **{row.mean['R@10']:.1f}** [{low:.1f}, {high:.1f}] (epoch "
                     f"{best.model.epoch}) | {end.mean['R@10']:.1f} (epoch {last.model.epoch}) | "
-                    f"{row.mean['R@50']:.1f} | {row.mean['mAP@10']:.1f} | {best.row('composed', 'kept').mean['R@10']:.1f} | "
+                    f"{row.mean['R@50']:.1f} | {row.mean['mAP@10']:.1f} | "
+                    f"{best.row('composed', 'kept').mean['R@10']:.1f} | "
                     f"{best.row('image-only', 'removed').mean['R@10']:.1f} | "
                     f"{best.row('text-only', 'removed').mean['R@10']:.1f} |"
                 )
