@@ -88,6 +88,11 @@ class Run:
             )
         return cls(folder), config
 
+    def sweep(self) -> None:
+        """Remove what a killed process was about to write; only whoever goes on with the run may do so."""
+        for leftover in self.folder.rglob(".*.tmp"):
+            leftover.unlink(missing_ok=True)
+
     def log(self, entry: dict[str, Any]) -> None:
         """Append one line to the metrics."""
         with explain_full_disk(self._metrics), self._metrics.open("a", encoding="utf-8") as file:

@@ -105,6 +105,7 @@ def resume(
         DataError: the folder is no run, or its data is gone or has changed.
     """
     run, config = Run.open(Path(folder))
+    run.sweep()
     benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
     parts = _Parts(config, benchmark, noise, cache, started=run.checkpoint.is_file())
