@@ -9,7 +9,7 @@ import typer
 
 from triptych.cli.progress import TrainingBar, stages
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
 
 @app.command()
