@@ -64,7 +64,7 @@ def cell(
         if not path.is_file():
             triptych(
                 "evaluate", folder, "--data", data, "--checkpoint", checkpoint,
-                "--protocol", "reference-removed", "--json", path,
+                "--protocol", "reference-removed", "--json", path, *(("--no-context",) if checkpoint == "last" else ()),
             )  # fmt: skip
         figures[checkpoint] = Evaluation.read(path)
     print(f"{method:8} {name:10} done after {time.monotonic() - started:.0f} s", file=sys.stderr)
@@ -103,7 +103,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--work", type=Path, default=Path("runs/fashion-products"))
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="cells at once, one thread each")
     options = parser.parse_args()

@@ -48,7 +48,7 @@ class LiteConfig(BaseModel):
     )
     heads: int = Field(3, ge=1, description="attention heads")
     dim: int = Field(128, ge=2, description="width of the shared embedding")
-    dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the Q-Former's hidden states")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout of the Q-Former's hidden states")
 
     @model_validator(mode="after")
     def _check(self) -> LiteConfig:

@@ -38,9 +38,9 @@ class AlignConfig(BaseModel):
     epochs: int = Field(10, ge=1, description="passes over the (image, caption) pairs")
     batch_size: int = Field(128, ge=2, description="pairs a step")
     learning_rate: float | None = Field(
-        None, gt=0, description="peak rate; the backbone's own default where not given"
+        None, gt=0, description="peak rate; twice the backbone's default where not given"
     )
-    temperature: float = Field(0.07, gt=0, description="softmax temperature")
+    temperature: float = Field(0.04, gt=0, description="softmax temperature")
     weight_decay: float = Field(0.05, ge=0, description="AdamW weight decay")
     seed: int = Field(0, ge=0, description="seed of weights, order and dropout")
 
@@ -146,7 +146,7 @@ def align(
 def _optimise(
     model: Backbone, cache: TokenCache, rows: Any, texts: list[str], config: AlignConfig, report: Stages
 ) -> float:
-    peak = config.learning_rate or model.default_learning_rate
+    peak = config.learning_rate or 2 * model.default_learning_rate
     parameters = [value for value in model.parameters() if value.requires_grad]
     optimizer = torch.optim.AdamW(
         parameters, lr=peak, betas=(0.9, 0.98), eps=1e-7, weight_decay=config.weight_decay
