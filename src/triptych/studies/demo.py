@@ -49,12 +49,12 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str | None = Field(None, description="a data set; None draws one")
-    train: int = Field(1500, description="training triplets that are drawn")
-    val: int = Field(300, description="validation queries that are drawn")
+    train: int = Field(1200, description="training triplets that are drawn")
+    val: int = Field(240, description="validation queries that are drawn")
     ratio: float = Field(0.5, description="share of the training triplets that is corrupted (mix)")
     methods: tuple[str, ...] = Field(("infonce", "intent"), description="what is compared")
-    align_epochs: int = Field(10, description="epochs of the alignment on captions")
-    epochs: int = Field(16, description="epochs of each method")
+    align_epochs: int = Field(8, description="epochs of the alignment on captions")
+    epochs: int = Field(12, description="epochs of each method")
     batch_size: int = Field(64, description="triplets a step")
     dropout: float = Field(0.0, description="dropout; without it a naive loss memorises what is wrong")
     seed: int = 0
@@ -248,7 +248,7 @@ def _report(
         typed=_commands(settings),
         results=rows,
         curves=curves,
-        curves_of="R@10 on clean validation queries, reference removed, percent",
+        curves_of="R@10 (reference removed), percent",
         comparisons=_comparisons(benchmark, runs, settings.seed),
         remarks=(
             "Figures are percent, means over the categories; below each the 95 % bootstrap interval over queries. One "
