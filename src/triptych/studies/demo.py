@@ -167,6 +167,7 @@ def _train(
     training = {
         "epochs": settings.epochs,
         "batch_size": settings.batch_size,
+        "captions": "fixed",
         "patience": 0,
         "seed": settings.seed,
     }
