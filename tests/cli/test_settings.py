@@ -49,6 +49,11 @@ def test_set_wins_over_options_and_options_over_the_recipe(tmp_path: Path) -> No
     }
 
 
+def test_paths_stay_text() -> None:
+    settings = merge(None, {}, ["data.path=2024", "data.noise=null", "data.drop_noisy=true"])
+    assert settings["data"] == {"path": "2024", "noise": None, "drop_noisy": True}
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [

@@ -80,6 +80,7 @@ def test_a_finished_run_resumes_to_the_same_end(triptych, tiny_run: Path, tmp_pa
         (("--set", "optimizer.lr=1"), 'unknown section "optimizer"; known: method, training, backbone, data'),
         (("--set", "training.epochs=many"), 'setting "training.epochs": Input should be a valid integer'),
         (("--epochs", 0), 'setting "training.epochs": Input should be greater than or equal to 1 (got 0)'),
+        (("--set", "method.name=3"), 'unknown method "3"'),
         (("--method", "intnt"), 'unknown method "intnt"; did you mean "intent"?'),
         (("--backbone", "light"), 'unknown backbone "light"; there are: lite'),
         (("--recipe", "nothere"), 'there is no recipe "nothere"'),
@@ -176,10 +177,10 @@ def test_only_a_run_can_be_resumed(triptych, tiny_run: Path, tmp_path: Path) -> 
 
 def test_a_resumed_run_takes_no_settings(triptych, tiny_run: Path) -> None:
     outcome = triptych(
-        "train", "--resume", tiny_run, "--epochs", 3, "--method", "rcl", "--set", "training.seed=1"
+        "train", "--resume", tiny_run, "--seed", 0, "--method", "rcl", "--set", "training.seed=1"
     )
     assert outcome.code == 2
-    assert "leave out --method, --epochs, --set" in outcome.said
+    assert "leave out --method, --seed, --set" in outcome.said
 
 
 def test_init_must_be_a_model_that_fits(

@@ -54,6 +54,9 @@ def merge(
         settings[section][key] = value
     if unknown := sorted(set(settings["data"]) - set(DATA_KEYS)):
         raise UsageError(f'data: unknown setting "{unknown[0]}"; known here: {", ".join(DATA_KEYS)}')
+    for key, value in settings["data"].items():
+        if key != "drop_noisy" and value is not None:
+            settings["data"][key] = str(value)  # a folder may be called 2024
     return settings
 
 

@@ -116,7 +116,7 @@ def train(
     if resume is not None:
         others = {"-o": out, "--recipe": recipe, "--set": assignments}
         values = {**{option: value for option, (*_, value) in given.items()}, **others}
-        if refused := [option for option, value in values.items() if value]:
+        if refused := [option for option, value in values.items() if value is not None]:
             raise UsageError(f"a run goes on with its own settings: leave out {', '.join(refused)}")
         _show_end(_resume(resume, cache))
         return

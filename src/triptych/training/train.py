@@ -193,7 +193,7 @@ def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable) -> None
         settings = dict(getattr(config, part))
         if "name" not in settings:
             raise UsageError(f'{part}: say which: {{"name": ...}}')
-        configure(settings.pop("name"), settings)
+        configure(str(settings.pop("name")), settings)
     find_split(benchmark, config.training.validate_on)
     if config.training.batch_size > len(table):
         raise UsageError(
