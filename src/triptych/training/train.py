@@ -139,7 +139,7 @@ class _Parts:
     def prepare(self, stages: Stages | None) -> None:
         """Build caches, loader and evaluator: every picture that will be needed is read."""
         settings, report = self.config.training, stages or (lambda what, done, total: None)
-        images = sorted(self.table.image_ids())
+        images = sorted({*self.table.image_ids(), *self._bank_references()})
         keys = self.cache.add_images(
             self.benchmark.images, images, self.backbone, lambda d, t: report("image tokens", d, t)
         )
@@ -168,12 +168,18 @@ class _Parts:
         learner = Learner(self.backbone, self.method)
         return Trainer(run, self.config, learner, self.loader, self.evaluator, noise=noise, watcher=watcher)
 
+    def _bank_references(self) -> list[str]:
+        """Name the pictures of the bank: with any manifest, or some triplets left out, it is the same bank."""
+        if not self.method.counterfactual_bank:
+            return []
+        return [*self.benchmark.train.column("reference"), *self.table.column("reference")]
+
     def _bank(self, keys: Mapping[str, bytes], report: Stages) -> BankRows | None:
         if not isinstance(self.method, Intervention) or not self.method.counterfactual_bank:
             return None
         return build_bank(
             self.method,
-            self.table.column("reference"),
+            self._bank_references(),
             self.benchmark.images,
             keys,
             self.cache,
