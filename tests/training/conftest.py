@@ -1,7 +1,8 @@
 """The tiny data set in memory, and a backbone so small that a step takes some milliseconds."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,17 @@ SIZES = {
     "queries": 4,
     "dim": 16,
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_towers() -> Iterator[None]:
+    """Load the frozen towers once instead of once a run, which takes a second each time."""
+    from triptych.backbones import lite
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("load_efficientnet_lite0", "MiniLMStates"):
+            patch.setattr(lite, name, cache(getattr(lite, name)))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +88,15 @@ def run_small(
 def small_run(run_small: Callable[..., Any]) -> Any:
     """A finished run of three epochs with every diagnostic; a test that changes it copies it first."""
     return run_small(training={"epochs": 3, "term_gradients_every": 4, "checkpoint_every": 3})
+
+
+@pytest.fixture(scope="session")
+def aligned(bench: Benchmark, lite_weights: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small backbone aligned on what the train pictures of the tiny data show, such as "plain small red circle"."""
+    from triptych.training.align import align
+
+    pairs = [(image, image.replace("-", " ")) for image in bench.train.image_ids()]
+    folder = tmp_path_factory.mktemp("aligned") / "model"
+    settings = {"epochs": 40, "batch_size": len(pairs), "learning_rate": 3e-3}
+    align(bench.images, pairs, folder, backbone=SIZES, settings=settings)
+    return folder

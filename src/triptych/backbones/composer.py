@@ -12,7 +12,7 @@ from transformers import Blip2QFormerConfig, Blip2QFormerModel
 
 from triptych.backbones.base import Backbone, BackboneShape, Composed
 
-_LENGTH_GROUPS = 4
+_LENGTH_GROUPS, _SMALLEST_GROUP = 4, 16
 
 
 class QFormerBackbone(Backbone):
@@ -87,7 +87,7 @@ class QFormerBackbone(Backbone):
         # On a CPU padding costs time: texts of like length are run together, each group as long as its longest.
         order = mask.sum(dim=1).argsort(stable=True)
         parts = []
-        for rows in order.chunk(_LENGTH_GROUPS):
+        for rows in order.split(max(-(-len(order) // _LENGTH_GROUPS), _SMALLEST_GROUP)):
             longest = int(mask[rows].sum(dim=1).max())
             part = self._run(
                 embeddings[rows, :longest], mask[rows, :longest], None if image is None else image[rows]
