@@ -57,7 +57,7 @@ def test_figures_by_hand(bench: Benchmark, model: Model, evaluator: SplitEvaluat
                 if reference == "removed":
                     order.remove(query.reference)
                 ranks.append(order.index(str(query.target)))
-            figures = result.row("composed", reference).categories[part.category]  # type: ignore[arg-type]
+            figures = result.row("composed", reference).categories[part.category]
             for k in (1, 5, 10):
                 assert figures[f"R@{k}"] == pytest.approx(100 * np.mean(np.array(ranks) < k))
     assert result.gallery_hash == bench.gallery_hash("val")

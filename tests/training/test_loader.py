@@ -172,7 +172,7 @@ def test_the_fingerprint_is_of_triplets_and_pictures(
     keys = {name: b"0" * 32 for name in bench.train.image_ids()}
     other = TripletLoader(
         bench.train, Rows(), keys, bench.images, pristine, batch_size=8, captions="fixed", seed=0
-    )  # type: ignore[arg-type]
+    )
     assert other.fingerprint != loader.fingerprint
 
 
