@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from triptych.errors import DataError, UsageError
+from triptych.errors import DataError, TriptychError, UsageError
 from triptych.noise import inject
 from triptych.training.loop import Interrupted, Watcher
 from triptych.training.model import load_model, read_weights
@@ -154,6 +154,29 @@ def test_a_run_goes_on_without_the_model_that_it_began_with(
         run_small(tmp_path / "run", init=start, watcher=Watcher(on_step=stop), training=training)
     shutil.rmtree(start)
     assert weights(resume(tmp_path / "run")) == weights(whole)
+
+
+def test_a_run_does_not_go_on_with_changed_or_missing_data(
+    run_small: RunSmall, tiny_benchmark: Path, tmp_path: Path
+) -> None:
+    data = shutil.copytree(tiny_benchmark, tmp_path / "data")
+    stop = Watcher(on_epoch=lambda *told: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Interrupted):
+        run_small(tmp_path / "run", data=data, watcher=stop, training={"batch_size": 20})
+    captions = data / "captions" / "cap.plain.train.json"
+    before = captions.read_text()
+    captions.write_text(before.replace("make it", "let it be"))
+    with pytest.raises(DataError, match="have changed since this run began") as caught:
+        resume(tmp_path / "run")
+    assert str(data) in str(caught.value)
+    captions.write_text(before)
+    picture = data / "images" / "plain-small-red-circle.png"
+    shutil.copy(data / "images" / "plain-small-red-square.png", picture)
+    with pytest.raises(DataError, match="have changed since this run began"):
+        resume(tmp_path / "run")
+    shutil.rmtree(data)
+    with pytest.raises(TriptychError, match=str(data)):
+        resume(tmp_path / "run")
 
 
 def test_intent_with_live_pixels_in_the_first_two_epochs(run_small: RunSmall) -> None:
