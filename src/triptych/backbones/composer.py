@@ -87,7 +87,7 @@ class QFormerBackbone(Backbone):
         # On a CPU padding costs time: texts of like length are run together, each group as long as its longest.
         order = mask.sum(dim=1).argsort(stable=True)
         parts = []
-        for rows in order.split(max(-(-len(order) // _LENGTH_GROUPS), _SMALLEST_GROUP)):
+        for rows in torch.split(order, max(-(-len(order) // _LENGTH_GROUPS), _SMALLEST_GROUP)):
             longest = int(mask[rows].sum(dim=1).max())
             part = self._run(
                 embeddings[rows, :longest], mask[rows, :longest], None if image is None else image[rows]
