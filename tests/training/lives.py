@@ -32,6 +32,7 @@ from triptych.training.evaluate import SplitEvaluator
 from triptych.training.loop import Watcher
 from triptych.training.run import Run
 from triptych.training.train import resume, train
+from triptych.triplets import read_benchmark
 
 
 def die() -> None:
@@ -91,16 +92,18 @@ def live(plan: dict[str, Any], life: dict[str, Any]) -> None:
         train(plan["data"], folder, watcher=watcher, **plan["settings"])
 
 
-def share_towers() -> None:
-    """Load the frozen towers once, before the first child; and import what each child would import again."""
+def prepare(data: str) -> None:
+    """Load the frozen towers once, before the first child, and import what each child would import again."""
+    read_benchmark(data)
     loaded = create_backbone({"name": "lite"})
     patch.object(lite, "load_efficientnet_lite0", lambda path: loaded.trunk).start()
     patch.object(lite, "MiniLMStates", lambda path: loaded.minilm).start()
 
 
 def main() -> None:
-    share_towers()
-    for plan in json.loads(Path(sys.argv[1]).read_text()):
+    plans = json.loads(Path(sys.argv[1]).read_text())
+    prepare(plans[0]["data"])
+    for plan in plans:
         os.environ["TRIPTYCH_CACHE"] = plan["cache"]
         codes = []
         for life in plan["lives"]:
