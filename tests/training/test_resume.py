@@ -34,7 +34,12 @@ def live(
     path = tmp_path / "plans.json"
     path.write_text(json.dumps(plans))
     done = subprocess.run(
-        [sys.executable, str(DRIVER), str(path)], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, str(DRIVER), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # a process with more threads cannot be forked
     )
     assert done.returncode == 0, done.stderr
     codes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
