@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError
 from triptych.objectives import similarity
 from triptych.training import align as module
-from triptych.training.align import align, read_captions
+from triptych.training.align import AlignConfig, align, read_captions
 from triptych.training.model import Model, load_model, read_weights
 from triptych.triplets import Benchmark
 
@@ -56,6 +57,25 @@ def test_the_same_seed_gives_the_same_model(
         align(bench.images, pairs, tmp_path / name, backbone=sizes, settings={**settings, "seed": seed})
     first, second, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
     assert first == second != other
+
+
+def test_identity_adds_that_a_picture_with_an_empty_text_finds_itself(
+    bench: Benchmark, pairs: list[tuple[str, str]], pristine: Any
+) -> None:
+    cache = TokenCache(pristine)
+    keys = cache.add_images(bench.images, [image for image, _ in pairs], pristine)
+    tokens = cache.gather(cache.rows([keys[image] for image, _ in pairs]))
+    texts = [text for _, text in pairs]
+    with torch.no_grad():
+        plain, both = (
+            module._contrast(pristine, tokens, texts, AlignConfig(temperature=0.1, identity=weight))
+            for weight in (0.0, 0.5)
+        )
+        composed = pristine.compose(tokens, [""] * len(texts)).vector
+        scores = similarity(composed, pristine.targets(tokens)) / 0.1
+        places = torch.arange(len(texts))
+        itself = (cross_entropy(scores, places) + cross_entropy(scores.T, places)) / 2
+    torch.testing.assert_close(both, plain + 0.5 * itself)
 
 
 def test_progress_is_told(

@@ -41,6 +41,11 @@ class AlignConfig(BaseModel):
         None, gt=0, description="peak rate; twice the backbone's default where not given"
     )
     temperature: float = Field(0.04, gt=0, description="softmax temperature")
+    identity: float = Field(
+        0.0,
+        ge=0,
+        description="weight of a term in which each picture, composed with an empty text, must find itself",
+    )
     weight_decay: float = Field(0.05, ge=0, description="AdamW weight decay")
     seed: int = Field(0, ge=0, description="seed of weights, order and dropout")
 
@@ -165,7 +170,7 @@ def _optimise(
                 )
             torch.manual_seed(derive_seed(config.seed, "dropout", epoch, step))
             tokens = cache.gather(rows[batch]).to(model.device)
-            loss = _contrast(model, tokens, [texts[i] for i in batch], config.temperature)
+            loss = _contrast(model, tokens, [texts[i] for i in batch], config)
             if not torch.isfinite(loss):
                 raise DataError(
                     f"the loss is not finite in epoch {epoch + 1}, step {step + 1}; nothing was written",
@@ -179,9 +184,14 @@ def _optimise(
     return float(loss.detach())
 
 
-def _contrast(model: Backbone, tokens: Tensor, texts: list[str], temperature: float) -> Tensor:
-    scores = similarity(model.text(texts), model.targets(tokens))
-    return symmetric(partial(info_nce, temperature=temperature), scores).mean()
+def _contrast(model: Backbone, tokens: Tensor, texts: list[str], config: AlignConfig) -> Tensor:
+    targets = model.targets(tokens)
+    match = partial(info_nce, temperature=config.temperature)
+    loss = symmetric(match, similarity(model.text(texts), targets)).mean()
+    if config.identity:
+        composed = model.compose(tokens, [""] * len(texts)).vector
+        loss = loss + config.identity * symmetric(match, similarity(composed, targets)).mean()
+    return loss
 
 
 def _column(path: Path, names: Sequence[str], wanted: str | None, usual: Sequence[str], option: str) -> str:
