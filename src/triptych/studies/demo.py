@@ -270,9 +270,13 @@ def _commands(settings: DemoSettings) -> tuple[str, ...]:
     return (
         *draw,
         f"triptych noise inject {data} --kind mix --ratio {settings.ratio} --seed 42 -o noise.json",
-        f"triptych align {data} --captions {data}/captions.csv -o aligned",
+        f"triptych align {data} --captions {data}/captions.csv -o aligned --set epochs={settings.align_epochs} "
+        f"--set batch_size=64 --set identity=1.0 --set seed={settings.seed}",
         *(
-            f"triptych train --data {data} --noise noise.json --init aligned --method {name} -o {name}"
+            f"triptych train --data {data} --noise noise.json --init aligned --method {name} -o {name} "
+            f"--epochs {settings.epochs} --batch-size {settings.batch_size} --seed {settings.seed} "
+            "--set training.captions=fixed --set training.patience=0"
+            + (" --set method.counterfactual_bank=4" if name == "intent" else "")
             for name in settings.methods
         ),
         *(f"triptych evaluate {name} --data {data}" for name in settings.methods),
