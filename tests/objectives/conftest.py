@@ -1,6 +1,6 @@
 """Golden values, and features to try losses on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.testing import assert_close
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,26 @@ def golden_inputs(golden: Callable[[str], dict[str, Tensor]]) -> Callable[[str],
         }
 
     return load
+
+
+@pytest.fixture(scope="session")
+def check_golden() -> Callable[..., None]:
+    """Compare computed with stored values key by key; a key that nothing checks or excludes fails."""
+
+    def check(
+        computed: Mapping[str, Tensor],
+        stored: Mapping[str, Tensor],
+        excluded: Mapping[str, str] | None = None,
+    ) -> None:
+        assert set(stored) - set(excluded or {}) == set(computed)
+        for name, value in computed.items():
+            scale = float(stored[name].abs().max())
+            assert_close(
+                value.detach(),
+                stored[name],
+                rtol=1e-6,
+                atol=1e-9 * scale,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )
+
+    return check
