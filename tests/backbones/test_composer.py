@@ -41,9 +41,12 @@ class TinyBlip2(QFormerBackbone):
     def vision(self, tokens: Tensor) -> Tensor:
         return tokens  # the stored ones are behind the final LayerNorm
 
-    def words(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         rows = [int(text) for text in texts]
-        return self.embeddings(input_ids=self.ids[rows]), self.mask[rows]
+        return self.embeddings.word_embeddings(self.ids[rows]), self.mask[rows]
+
+    def positioned(self, embeddings: Tensor) -> Tensor:
+        return embeddings + self.embeddings.position_embeddings.weight[: embeddings.shape[1]]
 
     def preprocess(self, image: Any) -> np.ndarray:
         raise NotImplementedError
@@ -98,6 +101,19 @@ def test_no_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
     agree(refined.hidden[real], golden["sprc_second_hidden"][real])
     agree(refined.vector, golden["sprc_query"])
     agree(blip2.refine(golden["image_hidden"], TEXTS).vector, golden["tme_query"])
+
+
+def test_prompt_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    agree(blip2.prompt(golden["prompt_tokens"], TEXTS), golden["prompt_query"])
+    agree(blip2.prompt(golden["prompt_tokens"][0], TEXTS), golden["prompt_query"])
+
+
+def test_difference_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    difference = blip2.look(golden["difference_tokens"])
+    agree(difference, golden["difference_word_embeddings"])
+    composed = blip2.refine(golden["image_hidden"], difference)
+    agree(composed.hidden, golden["difference_hidden"])
+    agree(composed.vector, golden["difference_query"])
 
 
 def test_text_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
@@ -172,3 +188,34 @@ def test_gradients_reach_every_trained_weight(small: QFormerBackbone) -> None:
     without = [name for name, value in small.named_parameters() if value.requires_grad and value.grad is None]
     small.zero_grad()
     assert without == []
+
+
+@torch.no_grad()
+def test_attention_rows_are_shares_of_the_real_positions(lite: QFormerBackbone) -> None:
+    composed = lite.compose(TOKENS, WORDS, attention=True)
+    assert composed.attention is not None
+    queries = lite.shape.queries
+    for row, weights in enumerate(composed.attention):
+        real = queries + int(composed.text_mask[row].sum())
+        torch.testing.assert_close(weights[:real].sum(dim=1), torch.ones(real))
+        assert weights[:, real:].abs().max() == 0 if real < weights.shape[1] else True
+    hidden, attention = lite.look_attentively(lite.vision(TOKENS))
+    torch.testing.assert_close(hidden, lite.image_pass(TOKENS))
+    torch.testing.assert_close(attention.sum(dim=2), torch.ones(len(TOKENS), queries))
+
+
+@torch.no_grad()
+def test_attention_is_what_the_layer_computes(
+    blip2: TinyBlip2, golden: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        blip2.qformer.config, "_attn_implementation", "eager"
+    )  # the slow way gives its weights
+    layer = blip2.qformer.encoder.layer[-1].attention.attention
+    computed: list[Tensor] = []
+    hook = layer.register_forward_hook(lambda module, given, result: computed.append(result[1]))
+    composed = blip2.compose(golden["image_tokens"], TEXTS, attention=True)
+    hook.remove()
+    assert composed.attention is not None
+    assert len(computed) == 1
+    torch.testing.assert_close(composed.attention.double(), computed[0].mean(dim=1), atol=1e-6, rtol=0)

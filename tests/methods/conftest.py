@@ -8,31 +8,46 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import Blip2QFormerConfig
 
-from triptych.backbones.base import Backbone, BackboneShape, Composed
+from triptych.backbones.base import BackboneShape
+from triptych.backbones.composer import QFormerBackbone
 from triptych.methods.base import TripletBatch
 
 SHAPE = BackboneShape(queries=4, dim=16, hidden=24, image_tokens=4, image_width=12, image_size=16)
 
 
-class TinyBackbone(Backbone):
-    """Random layers in the shape of the real thing: image tokens are averaged 8 x 8 patches."""
+class TinyBackbone(QFormerBackbone):
+    """The real composer at a tiny size; image tokens are averaged 8 x 8 patches, a letter is a word."""
 
     name = "tiny"
-    shape = SHAPE
     fingerprint = "tiny"
     frozen = ("tower",)
+    pixel_mean: Tensor
+    pixel_std: Tensor
 
     def __init__(self) -> None:
-        super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(0)
+            super().__init__(
+                SHAPE,
+                Blip2QFormerConfig(
+                    hidden_size=SHAPE.hidden,
+                    num_hidden_layers=2,
+                    num_attention_heads=2,
+                    intermediate_size=2 * SHAPE.hidden,
+                    encoder_hidden_size=SHAPE.image_width,
+                    cross_attention_frequency=1,
+                    use_qformer_text_input=True,
+                    hidden_dropout_prob=0.0,
+                    attention_probs_dropout_prob=0.0,
+                    vocab_size=1,
+                ),
+            )
             self.tower = nn.Linear(3 * 8 * 8, SHAPE.image_width)
-            self.queries = nn.Parameter(torch.randn(SHAPE.queries, SHAPE.hidden))
-            self.image = nn.Linear(SHAPE.image_width, SHAPE.hidden)
-            self.words = nn.Parameter(torch.randn(2, SHAPE.hidden))
-            self.to_text = nn.Linear(SHAPE.hidden, SHAPE.dim)
-            self.to_vision = nn.Linear(SHAPE.hidden, SHAPE.dim)
+            self.letters = nn.Embedding(27, SHAPE.hidden)
+            self.places = nn.Parameter(torch.randn(64, SHAPE.hidden))
+            self.ln_vision = nn.LayerNorm(SHAPE.image_width)
         self.register_buffer("pixel_mean", torch.tensor([0.48, 0.46, 0.41]))
         self.register_buffer("pixel_std", torch.tensor([0.27, 0.26, 0.28]))
 
@@ -44,28 +59,17 @@ class TinyBackbone(Backbone):
         normalised = (pixels - self.pixel_mean[:, None, None]) / self.pixel_std[:, None, None]
         return self.tower(functional.unfold(normalised, 8, stride=8).mT)
 
-    def image_pass(self, tokens: Tensor) -> Tensor:
-        seen = self.image(tokens)
-        attention = torch.softmax(self.queries @ seen.mT, dim=2)
-        return torch.tanh(self.queries + attention @ seen)
+    def vision(self, tokens: Tensor) -> Tensor:
+        return self.ln_vision(tokens)
 
-    def targets(self, tokens: Tensor) -> Tensor:
-        return functional.normalize(self.to_vision(self.image_pass(tokens)), dim=-1)
+    def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        longest = max(map(len, texts)) + 1
+        ids = torch.tensor([[26, *(ord(x) % 26 for x in text), *[0] * longest][:longest] for text in texts])
+        mask = torch.tensor([[i <= len(text) for i in range(longest)] for text in texts])
+        return self.letters(ids), mask.float()
 
-    def compose(self, tokens: Tensor, texts: Sequence[str], query_tokens: Tensor | None = None) -> Composed:
-        words = torch.stack([self.words[0] * len(text) / 9 + self.words[1] for text in texts])[:, None]
-        seen = (
-            self.image_pass(tokens)
-            if query_tokens is None
-            else query_tokens + self.image(tokens).mean(1, True)
-        )
-        hidden = torch.tanh(torch.cat([seen + words, words + seen.mean(1, True)], dim=1))
-        projected = functional.normalize(self.to_text(hidden), dim=-1)
-        return Composed(projected[:, SHAPE.queries], projected[:, : SHAPE.queries], hidden)
-
-    def text(self, texts: Sequence[str]) -> Tensor:
-        words = torch.stack([self.words[0] * len(text) / 9 + self.words[1] for text in texts])
-        return functional.normalize(self.to_text(words), dim=-1)
+    def positioned(self, embeddings: Tensor) -> Tensor:
+        return embeddings + self.places[: embeddings.shape[1]]
 
 
 @pytest.fixture

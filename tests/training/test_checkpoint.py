@@ -27,7 +27,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     names = [name for name, _ in model.named_parameters()]
-    save_checkpoint(path, model.state_dict(), optimizer, names, progress)
+    save_checkpoint(path, model.state_dict(), optimizer, names, progress, {"seen": torch.arange(3)})
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -38,8 +38,11 @@ def test_round_trip(tmp_path: Path) -> None:
     )
     save(tmp_path / "c.safetensors", model, optimizer, progress)
     other, fresh = trained(1, steps=0)
-    tensors, found = load_checkpoint(tmp_path / "c.safetensors", fresh, dict(other.named_parameters()))
+    tensors, remembered, found = load_checkpoint(
+        tmp_path / "c.safetensors", fresh, dict(other.named_parameters())
+    )
     assert found == progress
+    assert remembered["seen"].tolist() == [0, 1, 2]
     other.load_state_dict(tensors)
     assert float(fresh.state[other[0].weight]["step"]) == 3
     step(model, optimizer)
@@ -52,7 +55,7 @@ def test_before_the_first_step(tmp_path: Path) -> None:
     model, optimizer = trained(0, steps=0)
     save(tmp_path / "c.safetensors", model, optimizer, Progress())
     other, fresh = trained(1, steps=0)
-    _, found = load_checkpoint(tmp_path / "c.safetensors", fresh, dict(other.named_parameters()))
+    _, _, found = load_checkpoint(tmp_path / "c.safetensors", fresh, dict(other.named_parameters()))
     assert found == Progress()
     assert not fresh.state
 

@@ -179,3 +179,19 @@ def test_the_fingerprint_is_of_triplets_and_pictures(
 class Rows:
     def rows(self, keys: list[bytes]) -> np.ndarray:
         return np.zeros(len(keys), dtype=np.int64)
+
+
+def test_scoring_visits_every_triplet_once(make: Callable[..., TripletLoader], bench: Benchmark) -> None:
+    scored = list(make().scoring(2))
+    assert sorted(name for batch in scored for name in batch.triplet_ids) == sorted(bench.train.triplet_ids)
+    assert len(scored[-1]) == len(bench.train) % 8 or 8
+    assert [b.triplet_ids for b in make().scoring(2)] == [b.triplet_ids for b in scored]
+    assert [b.triplet_ids for b in make().scoring(3)] != [b.triplet_ids for b in scored]
+
+
+def test_fixed_batches_keep_their_triplets(make: Callable[..., TripletLoader]) -> None:
+    loader = make(fixed_batches=True)
+    first, later = ids(loader, 0), ids(loader, 5)
+    assert sorted(first) == sorted(later)
+    assert first != later
+    assert sorted(first) != sorted(ids(make(), 0))

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError
-from triptych.methods.base import Losses
+from triptych.methods.base import Losses, Phase
 from triptych.methods.infonce import InfoNCE
+from triptych.training.cleanliness import read_cleanliness
 from triptych.training.config import RunConfig
 from triptych.training.loader import TripletLoader
 from triptych.training.loop import Interrupted, Learner, Trainer, Watcher, accelerator
@@ -366,3 +367,53 @@ def test_what_a_cpu_or_one_process_cannot_do(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="one process"):
         accelerator("no", torch.device("cpu"))
+
+
+class Choosy(InfoNCE):
+    """Trains one part only in its first epoch, at a rate of its own."""
+
+    name = "choosy"
+
+    def phase(self, epoch: int) -> Phase:
+        return Phase(("backbone.query_tokens",), constant_rate=True) if epoch == 0 else Phase()
+
+    def rate(self, parameter: str) -> float:
+        return 0.5 if parameter == "backbone.query_tokens" else 1.0
+
+
+def choosy(trainer: Trainer) -> Trainer:
+    """Make the trainer again with that method."""
+    method = Choosy(Choosy.Config(), trainer.learner.backbone.shape)
+    learner = Learner(trainer.learner.backbone, method)
+    return Trainer(trainer.run, trainer.config, learner, trainer.loader, trainer.evaluator)
+
+
+def test_a_phase_trains_what_it_names(make: Callable[..., Trainer]) -> None:
+    trainer = choosy(make(epochs=1, learning_rate=0.01))
+    before = {name: value.clone() for name, value in trainer.learner.named_parameters()}
+    trainer.train()
+    changed = {n for n, value in trainer.learner.named_parameters() if not torch.equal(value, before[n])}
+    assert changed == {"backbone.query_tokens"}
+    assert {entry["learning_rate"] for entry in steps(trainer)} == {0.01}
+    assert sorted(group["lr"] for group in trainer.raw_optimizer.param_groups) == [0.005, 0.01]
+
+
+def test_after_the_phase_all_is_trained(make: Callable[..., Trainer]) -> None:
+    trainer = choosy(make(epochs=2, learning_rate=0.01))
+    before = {
+        name: value.clone() for name, value in trainer.learner.named_parameters() if value.requires_grad
+    }
+    trainer.train()
+    still = {
+        n for n, value in trainer.learner.named_parameters() if n in before and torch.equal(value, before[n])
+    }
+    assert not [name for name in still if "query_tokens" in name or "projection" in name]
+
+
+def test_cleanliness_is_recorded(make: Callable[..., Trainer]) -> None:
+    trainer = make(epochs=2)
+    trainer.train()
+    ids, values = read_cleanliness(trainer.run.cleanliness)
+    assert sorted(ids) == sorted(trainer.loader.table.triplet_ids)
+    assert ((values >= 0) & (values <= 1)).all()
+    assert len(set(values.tolist())) > 10

@@ -41,11 +41,16 @@ class Composed:
         vector: ``[B, D]`` unit rows, the query vector c.
         tokens: ``[B, Q, D]`` unit rows, the query positions through the text projection (C).
         hidden: ``[B, Q + L, H]`` the last hidden states, query positions first.
+        text_mask: ``[B, L]``, 1 where a text position is real.
+        attention: ``[B, Q + L, Q + L]`` self-attention of the last layer (rows read columns), mean of the heads,
+            no gradient; where it was asked for.
     """
 
     vector: Tensor
     tokens: Tensor
     hidden: Tensor
+    text_mask: Tensor
+    attention: Tensor | None = None
 
 
 class Backbone(nn.Module, abc.ABC):
@@ -75,16 +80,51 @@ class Backbone(nn.Module, abc.ABC):
         """Encode ``[B, 3, H, W]`` pixels in [0, 1] into frozen tokens ``[B, P, V]``; no gradient."""
 
     @abc.abstractmethod
+    def vision(self, tokens: Tensor) -> Tensor:
+        """Run the trained layers on top of the tower: frozen ``[B, P, V]`` to ``[B, P, V]``."""
+
+    @abc.abstractmethod
+    def look(self, vision_tokens: Tensor) -> Tensor:
+        """Run the learned queries over ``[B, P, V]`` of :meth:`vision`: ``[B, Q, H]``."""
+
+    @abc.abstractmethod
+    def look_attentively(self, vision_tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Give what :meth:`look` gives, and the last self-attention ``[B, Q, Q]``."""
+
+    @abc.abstractmethod
     def image_pass(self, tokens: Tensor) -> Tensor:
-        """Run the learned queries over ``[B, P, V]`` image tokens: ``[B, Q, H]``."""
+        """Run the learned queries over ``[B, P, V]`` frozen image tokens: ``[B, Q, H]``."""
 
     @abc.abstractmethod
     def targets(self, tokens: Tensor) -> Tensor:
         """Embed images as targets: ``[B, P, V]`` to ``[B, Q, D]``, unit rows (t)."""
 
     @abc.abstractmethod
-    def compose(self, tokens: Tensor, texts: Sequence[str], query_tokens: Tensor | None = None) -> Composed:
+    def compose(
+        self,
+        tokens: Tensor,
+        texts: Sequence[str],
+        query_tokens: Tensor | None = None,
+        *,
+        attention: bool = False,
+    ) -> Composed:
         """Fuse ``[B, P, V]`` reference tokens with B texts; ``query_tokens`` ``[Q, H]`` replace the learned ones."""
+
+    @abc.abstractmethod
+    def refine(self, query_tokens: Tensor, texts: Sequence[str] | Tensor) -> Composed:
+        """Fuse ``[B, Q, H]`` query tokens with texts without an image; ``[B, L, H]`` tokens may stand for words."""
+
+    @abc.abstractmethod
+    def prompt(self, prompt_tokens: Tensor, texts: Sequence[str]) -> Tensor:
+        """Read ``[Q', H]`` prompt tokens with B texts, without an image: ``[B, D]``, unit rows."""
+
+    @abc.abstractmethod
+    def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Embed words without their places: ``[B, L, H]``, and the mask ``[B, L]``."""
+
+    @abc.abstractmethod
+    def text_pass(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Read texts alone: the hidden states ``[B, L, H]`` (the first one stands for the text), and the mask."""
 
     @abc.abstractmethod
     def text(self, texts: Sequence[str]) -> Tensor:

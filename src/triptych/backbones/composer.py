@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,71 +40,159 @@ class QFormerBackbone(Backbone):
         """Make frozen tokens ready for cross-attention: the trained layers on top of the tower, ``[B, P, V]``."""
 
     @abc.abstractmethod
-    def words(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Embed texts for the Q-Former: ``[B, L, H]``, and the mask ``[B, L]`` (1 = a real position)."""
+    def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Embed words without their places: ``[B, L, H]``, and the mask ``[B, L]`` (1 = a real position)."""
+
+    @abc.abstractmethod
+    def positioned(self, embeddings: Tensor) -> Tensor:
+        """Add the position embeddings 0 .. L - 1 to ``[B, L, H]``."""
 
     def image_pass(self, tokens: Tensor) -> Tensor:
         """Run the learned queries over the image: ``[B, P, V]`` to ``[B, Q, H]`` (QI)."""
-        return self._attend(self._queries(len(tokens)), None, self.vision(tokens))
+        return self.look(self.vision(tokens))
+
+    def look(self, vision_tokens: Tensor) -> Tensor:
+        """Run the learned queries over tokens that are behind :meth:`vision`: ``[B, P, V]`` to ``[B, Q, H]``."""
+        return self._attend(self._queries(len(vision_tokens)), None, vision_tokens)[0]
+
+    def look_attentively(self, vision_tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Give what :meth:`look` gives, and the last self-attention ``[B, Q, Q]``, mean of the heads, no gradient."""
+        hidden, attention = self._attend(
+            self._queries(len(vision_tokens)), None, vision_tokens, attention=True
+        )
+        assert attention is not None
+        return hidden, attention
 
     def targets(self, tokens: Tensor) -> Tensor:
         """Embed images as targets: t = normalise(W_v QI(x)), ``[B, Q, D]``."""
         return normalize(self.vision_projection(self.image_pass(tokens)), dim=-1)
 
-    def compose(self, tokens: Tensor, texts: Sequence[str], query_tokens: Tensor | None = None) -> Composed:
+    def compose(
+        self,
+        tokens: Tensor,
+        texts: Sequence[str],
+        query_tokens: Tensor | None = None,
+        *,
+        attention: bool = False,
+    ) -> Composed:
         """Fuse references and texts (QF): c at the first text position, C at the query positions."""
-        words, mask = self.words(texts)
+        words, mask = self._words(texts)
         queries = self._queries(len(tokens), query_tokens)
-        hidden = self._attend(torch.cat([queries, words], dim=1), mask, self.vision(tokens))
-        return self._composed(hidden)
+        hidden, weights = self._attend(
+            torch.cat([queries, words], dim=1), mask, self.vision(tokens), attention=attention
+        )
+        return self._composed(hidden, mask, weights)
 
-    def refine(self, query_tokens: Tensor, texts: Sequence[str]) -> Composed:
-        """Fuse given query tokens ``[B, Q, H]`` with texts without an image (QN); all go through the text layers."""
-        words, mask = self.words(texts)
-        return self._composed(self._attend(torch.cat([query_tokens, words], dim=1), mask, None))
+    def refine(self, query_tokens: Tensor, texts: Sequence[str] | Tensor) -> Composed:
+        """Fuse given query tokens ``[B, Q, H]`` with texts without an image (QN); all go through the text layers.
+
+        ``texts`` may be ``[B, L, H]`` tokens in place of word embeddings: they get places, and all are read.
+        """
+        if isinstance(texts, Tensor):
+            words, mask = self.positioned(texts), texts.new_ones(texts.shape[:2])
+        else:
+            words, mask = self._words(texts)
+        hidden, _ = self._attend(torch.cat([query_tokens, words], dim=1), mask, None)
+        return self._composed(hidden, mask, None)
+
+    def prompt(self, prompt_tokens: Tensor, texts: Sequence[str]) -> Tensor:
+        """Read a prompt with texts (QP): ``[Q', H]`` or ``[B, Q', H]`` tokens between first and second word."""
+        words, mask = self.word_embeddings(texts)
+        prompts = prompt_tokens.expand(len(words), -1, -1)
+        sequence = self.positioned(torch.cat([words[:, :1], prompts, words[:, 1:]], dim=1))
+        ones = mask.new_ones(prompts.shape[:2])
+        hidden = self._run(sequence, torch.cat([mask[:, :1], ones, mask[:, 1:]], dim=1), None)[0]
+        return normalize(self.text_projection(hidden[:, 0]), dim=-1)
+
+    def text_pass(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Read texts alone: the hidden states ``[B, L, H]`` and the mask ``[B, L]``."""
+        words, mask = self._words(texts)
+        hidden = self.qformer(query_embeds=words, query_length=0, attention_mask=mask).last_hidden_state
+        return hidden, mask
 
     def text(self, texts: Sequence[str]) -> Tensor:
         """Embed texts alone: normalise(W_t out[0]), ``[B, D]``."""
-        words, mask = self.words(texts)
-        hidden = self.qformer(query_embeds=words, query_length=0, attention_mask=mask).last_hidden_state
-        return normalize(self.text_projection(hidden[:, 0]), dim=-1)
+        return normalize(self.text_projection(self.text_pass(texts)[0][:, 0]), dim=-1)
 
-    def _composed(self, hidden: Tensor) -> Composed:
+    def _words(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        words, mask = self.word_embeddings(texts)
+        return self.positioned(words), mask
+
+    def _composed(self, hidden: Tensor, mask: Tensor, attention: Tensor | None) -> Composed:
         projected = normalize(self.text_projection(hidden[:, : self.shape.queries + 1]), dim=-1)
-        return Composed(vector=projected[:, -1], tokens=projected[:, :-1], hidden=hidden)
+        return Composed(projected[:, -1], projected[:, :-1], hidden, mask, attention)
 
     def _queries(self, batch: int, query_tokens: Tensor | None = None) -> Tensor:
         tokens = self.query_tokens if query_tokens is None else query_tokens
         return tokens.expand(batch, -1, -1)
 
-    def _attend(self, embeddings: Tensor, text_mask: Tensor | None, image: Tensor | None) -> Tensor:
+    def _attend(
+        self,
+        embeddings: Tensor,
+        text_mask: Tensor | None,
+        image: Tensor | None,
+        *,
+        attention: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
         """Run the Q-Former; ``text_mask`` covers the positions after the Q queries, ``image`` None = no-image pass."""
         mask = embeddings.new_ones(len(embeddings), self.shape.queries)
         if text_mask is None:
-            return self._run(embeddings, mask, image)
+            return self._run(embeddings, mask, image, attention)
         mask = torch.cat([mask, text_mask.to(mask)], dim=1)
         if embeddings.device.type != "cpu":
-            return self._run(embeddings, mask, image)
+            return self._run(embeddings, mask, image, attention)
         # On a CPU padding costs time: texts of like length are run together, each group as long as its longest.
         order = mask.sum(dim=1).argsort(stable=True)
-        parts = []
+        parts, weights = [], []
         for rows in torch.split(order, max(-(-len(order) // _LENGTH_GROUPS), _SMALLEST_GROUP)):
             longest = int(mask[rows].sum(dim=1).max())
-            part = self._run(
-                embeddings[rows, :longest], mask[rows, :longest], None if image is None else image[rows]
+            part, weight = self._run(
+                embeddings[rows, :longest],
+                mask[rows, :longest],
+                None if image is None else image[rows],
+                attention,
             )
-            parts.append(pad(part, (0, 0, 0, mask.shape[1] - longest)))
-        return torch.cat(parts)[order.argsort()]
+            missing = mask.shape[1] - longest
+            parts.append(pad(part, (0, 0, 0, missing)))
+            if weight is not None:
+                weights.append(pad(weight, (0, missing, 0, missing)))
+        back = order.argsort()
+        return torch.cat(parts)[back], torch.cat(weights)[back] if weights else None
 
-    def _run(self, embeddings: Tensor, mask: Tensor, image: Tensor | None) -> Tensor:
-        hidden: Tensor = self.qformer(
-            query_embeds=embeddings,
-            query_length=0 if image is None else self.shape.queries,
-            attention_mask=mask,
-            encoder_hidden_states=image,
-            encoder_attention_mask=None if image is None else image.new_ones(image.shape[:2]),
-        ).last_hidden_state
-        return hidden
+    def _run(
+        self, embeddings: Tensor, mask: Tensor, image: Tensor | None, attention: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        last = self.qformer.encoder.layer[-1].attention.attention
+        seen: list[Tensor] = []
+        hook = last.register_forward_pre_hook(_keep(seen), with_kwargs=True) if attention else None
+        try:
+            hidden: Tensor = self.qformer(
+                query_embeds=embeddings,
+                query_length=0 if image is None else self.shape.queries,
+                attention_mask=mask,
+                encoder_hidden_states=image,
+                encoder_attention_mask=None if image is None else image.new_ones(image.shape[:2]),
+            ).last_hidden_state
+        finally:
+            if hook is not None:
+                hook.remove()
+        return hidden, _attention(last, seen[0], mask) if attention else None
+
+
+def _keep(seen: list[Tensor]) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+    def hook(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        seen.append((arguments[0] if arguments else named["hidden_states"]).detach())
+
+    return hook
+
+
+@torch.no_grad()
+def _attention(layer: Any, hidden: Tensor, mask: Tensor) -> Tensor:
+    """Compute a layer's self-attention, mean of the heads, ``[B, N, N]``: fast kernels do not give it."""
+    heads = (*hidden.shape[:2], layer.num_attention_heads, -1)
+    query, key = layer.query(hidden).view(heads), layer.key(hidden).view(heads)
+    logits: Tensor = torch.einsum("bnhd,bmhd->bhnm", query, key).float() * layer.scaling
+    return logits.masked_fill(mask[:, None, None] == 0, -torch.inf).softmax(dim=-1).mean(dim=1)
 
 
 def _apart(queries: int, hidden: int) -> Tensor:

@@ -125,10 +125,14 @@ class LiteBackbone(QFormerBackbone):
         """Normalise frozen tokens and say where each stands."""
         return cast(Tensor, self.ln_vision(tokens)) + self.positions
 
-    def words(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Project MiniLM's states: ``[B, L, H]`` and the mask."""
         states, mask = self.minilm(texts)
         return self.word_projection(states), mask
+
+    def positioned(self, embeddings: Tensor) -> Tensor:
+        """Return them as they are: MiniLM's states know their places."""
+        return embeddings
 
     def prepare_texts(self, texts: Iterable[str], progress: Progress | None = None) -> None:
         """Encode texts once, ahead of training."""

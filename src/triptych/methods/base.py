@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 import torch
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from triptych.backbones.base import Backbone, BackboneShape
+from triptych.methods.memory import TripletMemory
 from triptych.objectives.similarity import similarity
 
 CaptionMode = Literal["fixed", "random4"]
@@ -37,6 +39,7 @@ class TripletBatch:
         target_pixels: the same of the targets.
         counterfactual_tokens: ``[B, P, V]``, one cached counterfactual of each reference, where the method
             asked for ``counterfactuals``.
+        step: which step of the epoch this is, counted from 0.
     """
 
     triplet_ids: tuple[str, ...]
@@ -47,6 +50,7 @@ class TripletBatch:
     reference_pixels: Tensor | None = None
     target_pixels: Tensor | None = None
     counterfactual_tokens: Tensor | None = None
+    step: int = 0
 
     def __len__(self) -> int:
         return len(self.triplet_ids)
@@ -57,6 +61,7 @@ class Losses:
 
     Attributes:
         diagnostics: figures of the batch to log beside the terms; no gradient.
+        cleanliness: how far each triplet was trusted in this step, ``[B]`` in [0, 1]; the run records it.
 
     Example:
         >>> losses = Losses(robust=torch.tensor([1.0, 3.0]))
@@ -68,6 +73,7 @@ class Losses:
     def __init__(self, **terms: Tensor) -> None:
         self._terms: dict[str, tuple[Tensor, float]] = {name: (value, 1.0) for name, value in terms.items()}
         self.diagnostics: dict[str, float | Tensor] = {}
+        self.cleanliness: Tensor | None = None
 
     def add(self, weight: float = 1.0, **terms: Tensor) -> None:
         """Add terms with a weight."""
@@ -77,6 +83,10 @@ class Losses:
     def observe(self, **figures: Tensor) -> None:
         """Add diagnostics: the mean of each figure over the batch."""
         self.diagnostics.update({name: figure.detach().float().mean() for name, figure in figures.items()})
+
+    def trust(self, cleanliness: Tensor) -> None:
+        """Say how far each triplet was trusted, ``[B]`` in [0, 1]."""
+        self.cleanliness = cleanliness.detach().float().clamp(0, 1)
 
     def __iter__(self) -> Iterator[tuple[str, Tensor, float]]:
         for name, (value, weight) in self._terms.items():
@@ -96,6 +106,19 @@ class Losses:
         return torch.stack([weight * value.mean() for value, weight in self._terms.values()]).sum()
 
 
+@dataclass(frozen=True)
+class Phase:
+    """What is trained in an epoch.
+
+    Attributes:
+        only: starts of parameter names, as ``method.prompt``, that alone are trained; empty = all.
+        constant_rate: keep the peak learning rate, whatever the schedule says.
+    """
+
+    only: tuple[str, ...] = ()
+    constant_rate: bool = False
+
+
 class EpochContext(Protocol):
     """What a method may ask at the start of an epoch; the training loop provides it."""
 
@@ -112,6 +135,20 @@ class EpochContext(Protocol):
     @property
     def seed(self) -> int:
         """The run's seed."""
+        ...
+
+    @property
+    def resumed(self) -> bool:
+        """Say whether the epoch goes on in its middle: what was remembered at its start is there."""
+        ...
+
+    @property
+    def backbone(self) -> Backbone:
+        """The backbone, in eval mode until :meth:`Method.begin_epoch` returns."""
+        ...
+
+    def scoring(self) -> Iterator[TripletBatch]:
+        """Yield all training triplets once, in batches of a random order; the last batch may be short."""
         ...
 
 
@@ -134,6 +171,10 @@ class Method(nn.Module):
     """How the captions of a triplet are joined in training, unless the user says otherwise."""
     counterfactual_bank: int = 0
     """Variants of each reference image that are cached before training; 0 = the method draws its own."""
+    memory: TripletMemory | None = None
+    """What the method keeps of each training triplet from epoch to epoch."""
+    fixed_batches: bool = False
+    """Whether the triplets are shuffled into batches once, and the batches keep their triplets."""
 
     def __init__(self, config: MethodConfig, shape: BackboneShape, *, seed: int = 0) -> None:
         super().__init__()
@@ -142,9 +183,25 @@ class Method(nn.Module):
         self.seed = seed
         self.epoch = 0
 
+    def remember(self, triplet_ids: Sequence[str], folder: Path | None = None) -> None:
+        """Make the memory of a training run's triplets; nothing for methods that keep none.
+
+        Args:
+            triplet_ids: the training triplets in the table's order.
+            folder: keep it there in mapped files instead of in RAM.
+        """
+
     def begin_epoch(self, context: EpochContext) -> None:
-        """Prepare an epoch: partition, phase change."""
+        """Prepare an epoch: partition, phase change. No gradient; module and backbone are in eval mode."""
         self.epoch = context.epoch
+
+    def phase(self, epoch: int) -> Phase:
+        """Say what is trained in an epoch."""
+        return Phase()
+
+    def rate(self, parameter: str) -> float:
+        """Give the factor of a parameter's learning rate; names start with ``method.`` or ``backbone.``."""
+        return 1.0
 
     def needs(self, epoch: int) -> frozenset[Needs]:
         """Name what the batches of an epoch must carry beside tokens and texts."""
@@ -168,13 +225,19 @@ class Method(nn.Module):
         """Embed queries for ranking: reference tokens ``[B, P, V]`` and B texts to ``[B, D]``, unit rows."""
         return backbone.compose(tokens, texts).vector
 
+    def targets(self, tokens: Tensor, backbone: Backbone) -> Tensor:
+        """Embed a gallery for ranking: tokens ``[N, P, V]`` to ``[N, Q', D']``, rows of length 1 at most.
+
+        A method with other targets than the backbone's may choose Q' and D'; its queries have the same D'.
+        """
+        return backbone.targets(tokens)
+
     @torch.no_grad()
     def cleanliness(self, batch: TripletBatch, backbone: Backbone) -> Tensor:
         """Say how far each triplet is trusted, ``[B]`` in [0, 1], 1 = trusted.
 
         By default the annotated pair's share of the row softmax at temperature 0.07.
         """
-        scores = similarity(
-            self.query(batch.reference_tokens, batch.texts, backbone), backbone.targets(batch.target_tokens)
-        )
+        queries = self.query(batch.reference_tokens, batch.texts, backbone)
+        scores = similarity(queries, self.targets(batch.target_tokens, backbone))
         return torch.softmax(scores / 0.07, dim=1).diagonal()

@@ -47,5 +47,6 @@ class InfoNCE(Method):
         loss = partial(info_nce, temperature=tau)
         terms = Losses(infonce=symmetric(loss, s) if self.config.direction == "sym" else loss(s))
         positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
+        terms.trust(positive)
         terms.observe(p_positive=positive, p_negative=negative)
         return terms

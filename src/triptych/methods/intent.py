@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from triptych.backbones.base import Backbone, BackboneShape
 from triptych.methods.base import Losses, Method, MethodConfig, Needs, TripletBatch
+from triptych.methods.layers.linear import linear
 from triptych.objectives import (
     DISTANCES,
     add_noise,
@@ -151,7 +152,7 @@ class Intent(Method):
     def __init__(self, config: IntentConfig, shape: BackboneShape, *, seed: int = 0) -> None:
         super().__init__(config, shape, seed=seed)
         self.counterfactual_bank = config.counterfactual_bank
-        self.causal = _linear(shape.hidden, shape.dim, torch_generator(seed, self.name, "causal"))  # W_cau
+        self.causal = linear(shape.hidden, shape.dim, torch_generator(seed, self.name, "causal"))  # W_cau
         self.scale = nn.Parameter(torch.tensor(config.scale), requires_grad=config.learnable_scale)  # T
 
     def needs(self, epoch: int) -> frozenset[Needs]:
@@ -174,15 +175,17 @@ class Intent(Method):
         s = similarity(composed.vector, targets)  # once
 
         terms = Losses()
+        released = config.loyalty_norm == "Q_released"
+        scores = query_axis_similarity(composed.vector, targets) if released else s
+        terms.trust(loyalty(scores.detach(), temperature=config.temperature).diagonal())
         if config.robust and self.epoch >= config.robust_from_epoch:
             masked = config.mask_diagonal
             terms.add(
                 robust=robust_contrastive(s, temperature=config.temperature, include_diagonal=not masked)
             )  # eq. 5
         if config.mu > 0:
-            released = config.loyalty_norm == "Q_released"
             degrees = loyalty(
-                query_axis_similarity(composed.vector, targets) if released else s,
+                scores,
                 temperature=config.temperature,
                 positive_reward=config.positive_weight_reward,
                 negative_reward=config.negative_weight_reward,
@@ -303,15 +306,6 @@ class Intent(Method):
         if self.config.caco == "cka":  # relations between triplets: one value, which all of them share
             return distance(factual[None], altered[None]).expand(len(factual))
         return distance(factual[:, None], altered[:, None])
-
-
-def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """Make a linear layer with torch's usual start, drawn from ``generator``."""
-    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
-    bound = inputs**-0.5
-    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
-    return layer
 
 
 def _derangement(size: int, generator: torch.Generator) -> Tensor:

@@ -55,5 +55,6 @@ class RCL(Method):
         loss = partial(robust_contrastive, temperature=tau)
         terms = Losses(robust=symmetric(loss, s) if self.config.direction == "sym" else loss(s))
         positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
+        terms.trust(positive)
         terms.observe(p_positive=positive, p_negative=negative)
         return terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     names: list[str],
     progress: Progress,
+    remembered: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write a checkpoint.
 
@@ -50,6 +52,7 @@ def save_checkpoint(
         optimizer: AdamW over the parameters ``names``, in that order.
         names: the parameters' names.
         progress: the position.
+        remembered: what is kept of each triplet.
     """
     from safetensors.torch import save_file
 
@@ -57,14 +60,18 @@ def save_checkpoint(
     for index, entry in optimizer.state_dict()["state"].items():
         for key, value in entry.items():
             state[f"optimizer.{names[index]}.{key}"] = torch.as_tensor(value).detach().cpu().contiguous()
+    state |= {f"triplets.{name}": value.contiguous() for name, value in (remembered or {}).items()}
     with atomic_path(path) as temporary:
         save_file(state, temporary, metadata={"progress": json.dumps(asdict(progress))})
 
 
 def load_checkpoint(
     path: Path, optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]
-) -> tuple[dict[str, Tensor], Progress]:
-    """Read a checkpoint, put the optimiser's state back, and return the trained tensors and the position.
+) -> tuple[dict[str, Tensor], dict[str, Tensor], Progress]:
+    """Read a checkpoint and put the optimiser's state back.
+
+    Returns:
+        The trained tensors, what is kept of each triplet, and the position.
 
     Raises:
         DataError: the file is damaged.
@@ -87,6 +94,8 @@ def load_checkpoint(
             optimizer.state[parameter] = {
                 key: value if key == "step" else value.to(parameter.device) for key, value in entry.items()
             }
-    return {
-        name.removeprefix("model."): v for name, v in tensors.items() if name.startswith("model.")
-    }, progress
+    return _under("model.", tensors), _under("triplets.", tensors), progress
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

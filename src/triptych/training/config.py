@@ -44,6 +44,10 @@ class TrainingConfig(BaseModel):
     term_gradients_every: int = Field(
         50, ge=0, description="steps between gradient norms of each loss term; 0 = never"
     )
+    memory: Literal["ram", "disk"] = Field(
+        "ram",
+        description="where a method keeps what it remembers of each triplet; disk = mapped files in the run",
+    )
     seed: int = Field(0, ge=0, description="seed of weights, order, captions and dropout")
 
 

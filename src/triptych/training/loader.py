@@ -38,6 +38,7 @@ class TripletLoader:
         captions: how captions are joined.
         seed: the run's seed.
         bank_rows: per reference id the cache rows of its counterfactuals, for methods that need them.
+        fixed_batches: shuffle the triplets into batches once; later epochs shuffle the batches.
 
     Raises:
         UsageError: the batch is larger than the data.
@@ -55,6 +56,7 @@ class TripletLoader:
         captions: CaptionMode,
         seed: int,
         bank_rows: BankRows | None = None,
+        fixed_batches: bool = False,
     ) -> None:
         if batch_size > len(table):
             raise UsageError(
@@ -63,6 +65,7 @@ class TripletLoader:
             )
         self.table, self.cache, self.images, self.backbone = table, cache, images, backbone
         self.batch_size, self.captions, self.seed, self.bank_rows = batch_size, captions, seed, bank_rows
+        self.fixed_batches = fixed_batches
         self.steps_per_epoch = len(table) // batch_size
         self.fingerprint = _fingerprint(table, keys)
         self._ids = table.triplet_ids
@@ -74,7 +77,13 @@ class TripletLoader:
 
     def order(self, epoch: int) -> np.ndarray:
         """Return the epoch's order of all rows."""
-        return generator(self.seed, "order", epoch).permutation(len(self._ids))
+        if not self.fixed_batches:
+            return generator(self.seed, "order", epoch).permutation(len(self._ids))
+        once = generator(self.seed, "order").permutation(len(self._ids))
+        whole = self.steps_per_epoch * self.batch_size
+        batches = once[:whole].reshape(self.steps_per_epoch, self.batch_size)
+        shuffled = batches[generator(self.seed, "order", epoch).permutation(self.steps_per_epoch)]
+        return np.concatenate([shuffled.reshape(-1), once[whole:]])
 
     def texts(self, epoch: int) -> list[str]:
         """Return the epoch's text of every row."""
@@ -93,6 +102,12 @@ class TripletLoader:
                 if step + 1 < self.steps_per_epoch:
                     ahead = pool.submit(self._batch, order, epoch, step + 1, needs)
                 yield batch
+
+    def scoring(self, epoch: int) -> Iterator[TripletBatch]:
+        """Yield every triplet once, in batches of a random order of their own; the last one may be short."""
+        order = generator(self.seed, "scoring", epoch).permutation(len(self._ids))
+        for step in range(-(-len(order) // self.batch_size)):
+            yield self._batch(order, epoch, step, frozenset())
 
     def _batch(self, order: np.ndarray, epoch: int, step: int, needs: frozenset[Needs]) -> TripletBatch:
         rows = order[step * self.batch_size : (step + 1) * self.batch_size]
@@ -115,6 +130,7 @@ class TripletLoader:
             counterfactual_tokens=self._counterfactuals(rows, draws).to(device)
             if "counterfactuals" in needs
             else None,
+            step=step,
         )
 
     def _pixels(self, image_ids: list[str]) -> Tensor:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -19,15 +20,19 @@ from triptych.backbones.base import Backbone
 from triptych.errors import DataError, TriptychError, UsageError
 from triptych.evaluation import FASHIONIQ, Evaluation, NoiseInfo
 from triptych.files import write_json
-from triptych.methods.base import Losses, Method, TripletBatch
+from triptych.methods.base import Losses, Method, Phase, TripletBatch
 from triptych.randomness import derive_seed
 from triptych.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from triptych.training.cleanliness import CleanlinessRecord
 from triptych.training.config import RunConfig
 from triptych.training.evaluate import SplitEvaluator
+from triptych.training.groups import parameter_groups
 from triptych.training.loader import TripletLoader
 from triptych.training.model import Model, load_tensors, save_model, trained_tensors
 from triptych.training.run import Run
 from triptych.training.schedule import learning_rate_factor
+
+_RECORD = "cleanliness of this epoch"
 
 
 class Interrupted(TriptychError):
@@ -63,6 +68,9 @@ class Epoch:
     epoch: int
     epochs: int
     seed: int
+    resumed: bool
+    backbone: Backbone
+    scoring: Callable[[], Iterator[TripletBatch]]
 
 
 class Learner(nn.Module):
@@ -112,23 +120,31 @@ class Trainer:
         self.settings = config.training
         self.noise, self.watcher = noise, watcher or Watcher()
         self.progress = Progress()
+        self.phase = Phase()
         self._stop = False
 
         self.accelerator = accelerator(self.settings.mixed_precision, learner.backbone.device)
-        parameters = {name: value for name, value in learner.named_parameters() if value.requires_grad}
-        self.names = list(parameters)
         self.peak = self.settings.learning_rate or learner.backbone.default_learning_rate
+        parameters, groups = parameter_groups(learner, learner.method)
+        self.names = list(parameters)
         optimizer = torch.optim.AdamW(
-            parameters.values(),
+            groups,
             lr=self.peak,
             betas=self.settings.betas,
             eps=1e-7,
             weight_decay=self.settings.weight_decay,
         )
+        triplet_ids = loader.table.triplet_ids
+        on_disk = run.folder / "memory" if self.settings.memory == "disk" else None
+        learner.method.remember(triplet_ids, on_disk)
+        self.cleanliness = CleanlinessRecord(run.cleanliness, triplet_ids)
         if run.checkpoint.is_file():
-            tensors, self.progress = load_checkpoint(run.checkpoint, optimizer, parameters)
+            tensors, remembered, self.progress = load_checkpoint(run.checkpoint, optimizer, parameters)
             self._refuse_other_data()
             load_tensors(learner.backbone, learner.method, tensors)
+            self.cleanliness.present.copy_(remembered.pop(_RECORD))
+            if learner.method.memory is not None:
+                learner.method.memory.load_state(remembered)
         self._metrics_lines = run.truncate_metrics(self.progress.metrics_lines)
         if self.progress.scaler and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
@@ -154,8 +170,7 @@ class Trainer:
     def _train_epoch(self, epoch: int) -> None:
         loader, progress, learner = self.loader, self.progress, self.learner
         learner.backbone.prepare_texts(loader.texts(epoch))
-        learner.method.begin_epoch(Epoch(epoch, self.settings.epochs, self.settings.seed))
-        learner.train()
+        self._begin_epoch(epoch)
         started, first = time.monotonic(), progress.step
         for batch in loader.epoch(epoch, first, learner.method.needs(epoch)):
             entry = self._step(epoch, progress.step, batch)
@@ -173,6 +188,23 @@ class Trainer:
             if progress.step % self.settings.checkpoint_every == 0:
                 self._save()
 
+    def _begin_epoch(self, epoch: int) -> None:
+        """Let the method prepare, and choose what is trained."""
+        method, settings, resumed = self.learner.method, self.settings, self.progress.step > 0
+        if method.memory is not None:
+            method.memory.begin_epoch(epoch, resumed=resumed)
+        self.learner.eval()
+        with torch.no_grad():
+            scoring = partial(self.loader.scoring, epoch)
+            method.begin_epoch(
+                Epoch(epoch, settings.epochs, settings.seed, resumed, self.learner.backbone, scoring)
+            )
+        self.phase = method.phase(epoch)
+        named = dict(self.learner.named_parameters())
+        for name in self.names:
+            named[name].requires_grad_(not self.phase.only or name.startswith(self.phase.only))
+        self.learner.train()
+
     def _step(self, epoch: int, step: int, batch: TripletBatch) -> dict[str, Any]:
         total_steps = self.loader.steps_per_epoch * self.settings.epochs
         global_step = epoch * self.loader.steps_per_epoch + step
@@ -182,8 +214,10 @@ class Trainer:
             warmup_steps=round(self.settings.warmup_epochs * self.loader.steps_per_epoch),
             kind=self.settings.schedule,
         )
+        if self.phase.constant_rate:
+            factor = 1.0
         for group in self.raw_optimizer.param_groups:
-            group["lr"] = self.peak * factor
+            group["lr"] = self.peak * factor * group["factor"]
         torch.manual_seed(derive_seed(self.settings.seed, "dropout", epoch, step))
         losses: Losses = self.module(batch)
         total = losses.total()
@@ -209,6 +243,8 @@ class Trainer:
         if self.accelerator.scaler is None and not torch.isfinite(norm):  # a scaler passes such a step over
             raise self._not_finite("gradient", epoch, step, batch, values)
         self.optimizer.step()
+        if losses.cleanliness is not None:
+            self.cleanliness.note(batch.triplet_ids, losses.cleanliness)
         return entry
 
     def _term_gradients(self, losses: Losses) -> dict[str, float]:
@@ -227,6 +263,7 @@ class Trainer:
 
     def _end_epoch(self, epoch: int) -> None:
         progress, learner = self.progress, self.learner
+        self.cleanliness.end_epoch(epoch)
         learner.eval()
         info = {"epoch": epoch + 1, "epochs": self.settings.epochs}
         settings = {"backbone": self.config.backbone, "method": self.config.method}
@@ -286,7 +323,7 @@ class Trainer:
     def _save(self) -> None:
         self.progress.metrics_lines = self._metrics_lines
         self.progress.data = self.loader.fingerprint
-        scaler = self.accelerator.scaler
+        memory, scaler = self.learner.method.memory, self.accelerator.scaler
         self.progress.scaler = scaler.state_dict() if scaler is not None else {}
         save_checkpoint(
             self.run.checkpoint,
@@ -294,6 +331,7 @@ class Trainer:
             self.raw_optimizer,
             self.names,
             self.progress,
+            {_RECORD: self.cleanliness.present, **(memory.state() if memory is not None else {})},
         )
 
     def _not_finite(

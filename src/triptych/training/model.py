@@ -48,7 +48,9 @@ class Model:
     @torch.inference_mode()
     def embed_targets(self, tokens: Tensor) -> Tensor:
         """Embed images as targets: ``[B, P, V]`` to ``[B, Q, D]``."""
-        return self.backbone.targets(tokens)
+        if self.method is None:
+            return self.backbone.targets(tokens)
+        return self.method.targets(tokens, self.backbone)
 
 
 def build_method(settings: Mapping[str, Any], backbone: Backbone, *, seed: int = 0) -> Method:

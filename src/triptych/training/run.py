@@ -1,7 +1,8 @@
 """Run: the folder of a training run, with all that is needed to understand, repeat and resume it.
 
 ``config.json`` the resolved settings and their hash; ``environment.json``; ``noise.json`` the manifest in use;
-``metrics.jsonl`` one JSON object a line; ``checkpoint.safetensors``; ``best/`` and ``last/`` model folders.
+``metrics.jsonl`` one JSON object a line; ``cleanliness.parquet`` how far each triplet was trusted in each epoch;
+``checkpoint.safetensors``; ``best/`` and ``last/`` model folders.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Run:
         self.noise = folder / "noise.json"
         self.best = folder / "best"
         self.last = folder / "last"
+        self.cleanliness = folder / "cleanliness.parquet"
         self._metrics = folder / "metrics.jsonl"
 
     @classmethod

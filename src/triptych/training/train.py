@@ -153,6 +153,7 @@ class _Parts:
             captions=settings.captions or self.method.captions,
             seed=settings.seed,
             bank_rows=self._bank(keys, report),
+            fixed_batches=self.method.fixed_batches,
         )
         self.evaluator = SplitEvaluator(
             self.benchmark,

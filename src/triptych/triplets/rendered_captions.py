@@ -172,6 +172,9 @@ PHRASES: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 """Ways to point at a thing, with the fields that must be its own."""
 
+BRIEF = 0.2
+"""Chance that a thing is named by one word, as "the small one" or "it", where that tells it apart."""
+
 Words = dict[str, str]
 
 
@@ -230,9 +233,10 @@ def describe_scene(scene: Scene, rng: np.random.Generator) -> str:
 
 
 def refer(thing: Thing, page: Page) -> str:
-    """Name a thing by as little as tells it apart from all others of the reference."""
+    """Name a thing so that it is told apart from all others of the reference: as a rule by colour and shape."""
     things = page.reference.things
-    if len(things) == 1 and page.rng.random() < 0.7:
+    brief = page.rng.random() < BRIEF
+    if len(things) == 1 and brief:
         return "it"
     alone = [
         phrase
@@ -241,8 +245,9 @@ def refer(thing: Thing, page: Page) -> str:
     ]
     if not alone:
         return f"the {thing.shape} {_at(thing.place, page.rng)}"
+    full = [phrase for phrase in alone if phrase == PHRASES[4][1]]
     short = [phrase for phrase in alone if phrase.count("{") == 1]
-    phrase = page.choose(short if short and page.rng.random() < 0.75 else alone)
+    phrase = page.choose((short if brief else full) or alone)
     return phrase.format(shape=thing.shape, colour=thing.colour, size=thing.size, texture=thing.texture)
 
 
