@@ -1,6 +1,7 @@
 """Pure functions on features; a loss gives a value per triplet, ``[B]``, and :func:`mean` reduces it."""
 
 from triptych.objectives.alignment import DISTANCES, cka_distance, l1_distance, l2_distance, mse_distance
+from triptych.objectives.division import consensus, likely_clean, low_losses, lowest_losses, toss
 from triptych.objectives.info_nce import info_nce
 from triptych.objectives.interventions import (
     add_noise,
@@ -12,17 +13,36 @@ from triptych.objectives.interventions import (
     transfer_style,
 )
 from triptych.objectives.loyalty import loyalty, query_axis_similarity, soft_discriminative
+from triptych.objectives.mixture import (
+    LONG_FIT,
+    SHORT_FIT,
+    FitOptions,
+    Mixture,
+    fit_mixture,
+    rde_fit,
+    rescale,
+)
+from triptych.objectives.partitioned_contrastive import partitioned_contrastive
 from triptych.objectives.precision import full_precision, same_precision
 from triptych.objectives.probability import match_probabilities, positive_and_negative
-from triptych.objectives.reduction import mean, symmetric
+from triptych.objectives.reduction import mean, restrict, symmetric
 from triptych.objectives.robust_contrastive import robust_contrastive
+from triptych.objectives.semantic_alignment import prompt_alignment, semantic_alignment
+from triptych.objectives.semantic_shift import shift_divergence
 from triptych.objectives.similarity import similarity
 from triptych.objectives.spectrum import mix_amplitude, radius_window, ratio_window
+from triptych.objectives.triplet_alignment import triplet_alignment
 
 __all__ = [
     "DISTANCES",
+    "LONG_FIT",
+    "SHORT_FIT",
+    "FitOptions",
+    "Mixture",
     "add_noise",
     "cka_distance",
+    "consensus",
+    "fit_mixture",
     "full_precision",
     "gaussian_blur",
     "grayscale",
@@ -30,21 +50,33 @@ __all__ = [
     "jitter_colours",
     "l1_distance",
     "l2_distance",
+    "likely_clean",
+    "low_losses",
+    "lowest_losses",
     "loyalty",
     "match_probabilities",
     "mean",
     "mix_amplitude",
     "mse_distance",
+    "partitioned_contrastive",
     "positive_and_negative",
+    "prompt_alignment",
     "query_axis_similarity",
     "radius_window",
     "random_mask",
     "ratio_window",
+    "rde_fit",
+    "rescale",
+    "restrict",
     "robust_contrastive",
     "same_precision",
+    "semantic_alignment",
+    "shift_divergence",
     "shuffle_patches",
     "similarity",
     "soft_discriminative",
     "symmetric",
+    "toss",
     "transfer_style",
+    "triplet_alignment",
 ]
