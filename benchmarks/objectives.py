@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from triptych.objectives import (
+    anchored_mutual_knowledge,
     cka_distance,
     info_nce,
     loyalty,
@@ -87,6 +89,23 @@ def mix_both_in_a_loop(
     return mixed
 
 
+def histograms_in_a_loop(composed: Tensor, targets: Tensor, anchor: int) -> Tensor:
+    """Mutual knowledge as released: four NumPy histograms for each sample, the anchor's own every time."""
+
+    def knowledge(first: Tensor, second: Tensor) -> float:
+        counts, _, _ = np.histogram2d(first.flatten().numpy(), second.flatten().numpy(), bins=10)
+        joint = counts / counts.sum()
+        apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+        return float((joint * np.log((joint + 1e-10) / (apart + 1e-10))).sum())
+
+    rows = []
+    for query, target in zip(composed, targets, strict=True):
+        knowledge(composed[anchor], targets[anchor])
+        pairs = ((query, target), (composed[anchor], target), (query, targets[anchor]))
+        rows.append([knowledge(*pair) for pair in pairs])
+    return torch.tensor(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
@@ -111,6 +130,13 @@ def main() -> None:
         cka_distance(tokens, altered), centring_products(tokens, altered), rtol=1e-4, atol=1e-5
     )
 
+    torch.testing.assert_close(
+        anchored_mutual_knowledge(tokens, targets, 3),
+        histograms_in_a_loop(tokens, targets, 3),
+        rtol=1e-3,
+        atol=1e-5,
+    )
+
     mixes: list[Callable[[], object]] = [
         lambda: mix_amplitude(first, second, share, window=window),
         lambda: mix_both_in_a_loop(first, second, share, window),
@@ -120,6 +146,10 @@ def main() -> None:
             with_gradient(loss, tokens, altered) for loss in (cka_distance, centring_products)
         ],
         (f"spectrum mix, {SIZE} px", "both pictures, sample by sample"): mixes,
+        ("mutual knowledge", "NumPy histograms, sample by sample"): [
+            lambda: anchored_mutual_knowledge(tokens, targets, 3),
+            lambda: histograms_in_a_loop(tokens, targets, 3),
+        ],
         ("similarity", ""): [with_gradient(similarity, queries, targets)],
         ("robust contrastive, given s", ""): [with_gradient(robust_contrastive, s)],
         ("InfoNCE, given s", ""): [with_gradient(info_nce, s)],

@@ -1,6 +1,13 @@
 """Pure functions on features; a loss gives a value per triplet, ``[B]``, and :func:`mean` reduces it."""
 
 from triptych.objectives.alignment import DISTANCES, cka_distance, l1_distance, l2_distance, mse_distance
+from triptych.objectives.cleanliness import (
+    TransitionRates,
+    estimate_cleanliness,
+    lowest_loss,
+    transition_rates,
+)
+from triptych.objectives.consistency import consistency
 from triptych.objectives.division import consensus, likely_clean, low_losses, lowest_losses, toss
 from triptych.objectives.info_nce import info_nce
 from triptych.objectives.interventions import (
@@ -13,6 +20,8 @@ from triptych.objectives.interventions import (
     transfer_style,
 )
 from triptych.objectives.loyalty import loyalty, query_axis_similarity, soft_discriminative
+from triptych.objectives.mutual_knowledge import anchored_mutual_knowledge, mutual_knowledge
+from triptych.objectives.outliers import dbscan_labels, outliers, trusted_mask
 from triptych.objectives.mixture import (
     LONG_FIT,
     SHORT_FIT,
@@ -30,6 +39,7 @@ from triptych.objectives.robust_contrastive import robust_contrastive
 from triptych.objectives.semantic_alignment import prompt_alignment, semantic_alignment
 from triptych.objectives.semantic_shift import shift_divergence
 from triptych.objectives.similarity import similarity
+from triptych.objectives.soft_margin import MarginShape, adaptive_margin, soft_margin
 from triptych.objectives.spectrum import mix_amplitude, radius_window, ratio_window
 from triptych.objectives.triplet_alignment import triplet_alignment
 
@@ -38,10 +48,17 @@ __all__ = [
     "LONG_FIT",
     "SHORT_FIT",
     "FitOptions",
+    "MarginShape",
     "Mixture",
+    "TransitionRates",
+    "adaptive_margin",
     "add_noise",
+    "anchored_mutual_knowledge",
     "cka_distance",
     "consensus",
+    "consistency",
+    "dbscan_labels",
+    "estimate_cleanliness",
     "fit_mixture",
     "full_precision",
     "gaussian_blur",
@@ -52,12 +69,15 @@ __all__ = [
     "l2_distance",
     "likely_clean",
     "low_losses",
+    "lowest_loss",
     "lowest_losses",
     "loyalty",
     "match_probabilities",
     "mean",
     "mix_amplitude",
     "mse_distance",
+    "mutual_knowledge",
+    "outliers",
     "partitioned_contrastive",
     "positive_and_negative",
     "prompt_alignment",
@@ -75,8 +95,11 @@ __all__ = [
     "shuffle_patches",
     "similarity",
     "soft_discriminative",
+    "soft_margin",
     "symmetric",
     "toss",
     "transfer_style",
+    "transition_rates",
     "triplet_alignment",
+    "trusted_mask",
 ]
