@@ -43,10 +43,9 @@ def lowest_loss(similarity: Tensor, *, temperature: Temperature = 0.07) -> Tenso
     Source: HABIT section 3.2, "standard sample" (algorithm 1 has the least mutual knowledge, which is a
     slip); specification, section 9, step 1 and row 9.
     """
-    losses = robust_contrastive(similarity, temperature=temperature)
-    if not len(losses):
+    if not len(similarity):
         raise ValueError("an empty batch has no anchor")
-    return losses.argmin()
+    return robust_contrastive(similarity, temperature=temperature).argmin()
 
 
 @torch.no_grad()
