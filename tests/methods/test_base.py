@@ -3,7 +3,8 @@ import torch
 from torch.testing import assert_close
 
 from triptych.backbones.base import Backbone, BackboneShape
-from triptych.methods.base import Losses, Method, MethodConfig
+from triptych.methods.base import Losses, Method
+from triptych.methods.config import MethodConfig
 
 
 def test_terms_are_weighted_means_and_figures_are_no_terms() -> None:

@@ -101,6 +101,7 @@ CHANGES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "bank": ({"counterfactual_bank": 4}, {"caco"}),
 }
 IN_ONE_STEP_EQUAL = {
+    "compat": "it sets other switches; see test_presets",
     "learnable_scale": "it changes what is trained, not a step's loss",
     "robust_from_epoch": "it changes later epochs; see the schedule",
     "vic_schedule": "it changes later epochs; see the schedule",

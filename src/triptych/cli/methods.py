@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -12,6 +13,9 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from triptych.methods.config import Difference
 
 app = typer.Typer(
     help="List the methods, or show the switches of one.", rich_markup_mode="markdown", add_completion=False
@@ -41,17 +45,61 @@ def list_methods(context: typer.Context) -> None:
 def show(
     method: Annotated[str, typer.Argument(help="Name of a method, as listed by `triptych methods`.")],
 ) -> None:
-    """Show all switches of a method: default, type and meaning.
+    """Show a method: its idea and sources, all switches, and how it differs from paper and released code.
 
-    Set one in training with `--set method.SWITCH=VALUE`, or in a recipe's section `[method]`.
+    Set a switch in training with `--set method.SWITCH=VALUE`, or in a recipe's section `[method]`.
     """
     from triptych.methods import registry
 
     chosen = registry.get(method)
+    about = chosen.about
     console = Console()
-    console.print(f"[bold]{escape(chosen.name)}[/bold]: {escape(chosen.summary)}", highlight=False)
-    console.print(f"{escape(chosen.paper)}. Captions in training: {chosen.captions}.", highlight=False)
+
+    def say(text: str = "") -> None:
+        console.print(text, highlight=False)
+
+    say(f"[bold]{escape(chosen.name)}[/bold]: {escape(chosen.summary)}")
+    say(f"{escape(chosen.paper)}. Captions in training: {chosen.captions}.\n")
+    say(f"{escape(about.idea)}\n\n[bold]Sources[/bold]: {escape(about.sources)}")
     console.print(_switches(chosen.Config))
+    if about.differences:
+        console.print(_differences(about.differences))
+    for preset, values in chosen.Config.presets.items():
+        listed = ", ".join(f"{key} = {_literal(value)}" for key, value in values.items())
+        say(f'[bold]compat = "{preset}"[/bold] sets {listed}')
+    for note in about.finite_paper:
+        say(f'compat = "paper": {escape(note)}')
+    if chosen.ablations:
+        say(f"\nAblation rows: {', '.join(chosen.ablations)}; see `triptych methods ablations`.")
+
+
+@app.command()
+def ablations() -> None:
+    """List the rows of the papers' ablation tables, each with the switches that it changes.
+
+    Train one with `triptych train --ablate intent.A1`.
+    """
+    from triptych.methods.ablations import ablations as rows
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("row", "in the table", "switches"):
+        table.add_column(column, no_wrap=column == "row")
+    for name, row in rows():
+        listed = ", ".join(f"{key} = {_literal(value)}" for key, value in row.settings.items())
+        same = (
+            f"\n[dim]equal to the full method: {escape(row.same_as_full)}[/dim]" if row.same_as_full else ""
+        )
+        table.add_row(name, escape(f"{row.table}, {row.title}"), f"{listed}{same}")
+    Console().print(table)
+
+
+def _differences(differences: Sequence[Difference]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title="Paper, released code, and here", title_justify="left")
+    for column in ("point", "paper", "released", "here"):
+        table.add_column(column, ratio=1)
+    for each in differences:
+        table.add_row(*map(escape, (each.point, each.paper, each.released, each.ours)))
+    return table
 
 
 def _switches(config: type[BaseModel]) -> Table:

@@ -76,6 +76,14 @@ def train(
             show_default=False,
         ),
     ] = None,
+    ablate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="METHOD.ROW",
+            help="A row of a paper's ablation table; `triptych methods ablations` lists them. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the triplets.", show_default="12")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Triplets a step.", show_default="128")] = None,
     learning_rate: Annotated[
@@ -114,7 +122,7 @@ def train(
         "--seed": ("training", "seed", seed),
     }
     if resume is not None:
-        others = {"-o": out, "--recipe": recipe, "--set": assignments}
+        others = {"-o": out, "--recipe": recipe, "--set": assignments, "--ablate": ablate}
         values = {**{option: value for option, (*_, value) in given.items()}, **others}
         if refused := [option for option, value in values.items() if value is not None]:
             raise UsageError(f"a run goes on with its own settings: leave out {', '.join(refused)}")
@@ -129,6 +137,10 @@ def train(
         raise UsageError("say what to train on: --data DATA (`triptych data render DATA` makes some)")
     if out is None:
         raise UsageError("say where the run goes: -o RUN")
+    if ablate:
+        from triptych.methods.ablations import apply_ablations
+
+        settings["method"] = apply_ablations(ablate, settings["method"])
     _show_end(_train(settings, out))
 
 

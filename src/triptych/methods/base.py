@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from triptych.backbones.base import Backbone, BackboneShape
+from triptych.methods.config import Ablation, About, MethodConfig
 from triptych.methods.memory import TripletMemory
 from triptych.objectives.similarity import similarity
 
 CaptionMode = Literal["fixed", "random4"]
 Needs = Literal["pixels", "counterfactuals"]
-
-
-class MethodConfig(BaseModel):
-    """Every switch of a method, with its default; an unknown key is an error that names it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -166,6 +160,10 @@ class Method(nn.Module):
     """Title, venue and year."""
     summary: ClassVar[str]
     """One line for ``triptych methods``."""
+    about: ClassVar[About]
+    """What ``triptych methods show`` says."""
+    ablations: ClassVar[Mapping[str, Ablation]] = {}
+    """Rows of the paper's ablation tables by name, as ``A1``."""
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     captions: ClassVar[CaptionMode] = "fixed"
     """How the captions of a triplet are joined in training, unless the user says otherwise."""
@@ -182,6 +180,11 @@ class Method(nn.Module):
         self.shape = shape
         self.seed = seed
         self.epoch = 0
+
+    @property
+    def delayed(self) -> bool:
+        """Whether the noise-robust term is still left out (``robust_from_epoch``)."""
+        return self.epoch < self.config.robust_from_epoch
 
     def remember(self, triplet_ids: Sequence[str], folder: Path | None = None) -> None:
         """Make the memory of a training run's triplets; nothing for methods that keep none.

@@ -8,7 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from triptych.backbones.base import Backbone, BackboneShape
-from triptych.methods.base import Losses, Method, MethodConfig, TripletBatch
+from triptych.methods.about.infonce import INFONCE as ABOUT
+from triptych.methods.base import Losses, Method, TripletBatch
+from triptych.methods.config import MethodConfig
 from triptych.methods.temperature import Temperature
 from triptych.objectives import info_nce, match_probabilities, positive_and_negative, similarity, symmetric
 
@@ -29,6 +31,7 @@ class InfoNCE(Method):
     name = "infonce"
     paper = "Representation Learning with Contrastive Predictive Coding (arXiv 2018)"
     summary = "Naive baseline: pulls every annotated pair together, so it memorises the wrong ones."
+    about = ABOUT
     Config = InfoNCEConfig
     captions = "random4"
 

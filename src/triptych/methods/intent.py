@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -10,7 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from triptych.backbones.base import Backbone, BackboneShape
-from triptych.methods.base import Losses, Method, MethodConfig, Needs, TripletBatch
+from triptych.methods.about.intent import ABLATIONS, PRESETS
+from triptych.methods.about.intent import INTENT as ABOUT
+from triptych.methods.base import Losses, Method, Needs, TripletBatch
+from triptych.methods.config import MethodConfig
 from triptych.methods.layers.linear import linear
 from triptych.objectives import (
     DISTANCES,
@@ -43,12 +46,13 @@ FIRST_EPOCHS = 2
 class IntentConfig(MethodConfig):
     """Switches of :class:`Intent`; specification, sections 10 and 12."""
 
+    presets: ClassVar = PRESETS
+
     mu: float = Field(0.2, ge=0, description="weight μ of L_sod; released 0.5; 0 drops it (B3)")
     alpha: float = Field(0.6, ge=0, description="weight α of L_caco; released 1.0; 0 drops the pass (A1)")
     temperature: float = Field(0.07, gt=0, description="softmax temperature τ of L_rob and of the loyalty")
 
     robust: bool = Field(True, description="keep L_rob, eq. 5 (off: B1)")
-    robust_from_epoch: int = Field(0, ge=0, description="first epoch with L_rob, counted from 0")
     mask_diagonal: bool = Field(
         True, description="leave the annotated pair out of L_rob (off: B2, repels it)"
     )
@@ -144,6 +148,8 @@ class Intent(Method):
     summary = (
         "Composes alike when the reference's style is altered, and weighs a pair by its rivals in the batch."
     )
+    about = ABOUT
+    ablations = ABLATIONS
     Config = IntentConfig
     captions = "fixed"
 
@@ -178,7 +184,7 @@ class Intent(Method):
         released = config.loyalty_norm == "Q_released"
         scores = query_axis_similarity(composed.vector, targets) if released else s
         terms.trust(loyalty(scores.detach(), temperature=config.temperature).diagonal())
-        if config.robust and self.epoch >= config.robust_from_epoch:
+        if config.robust and not self.delayed:
             masked = config.mask_diagonal
             terms.add(
                 robust=robust_contrastive(s, temperature=config.temperature, include_diagonal=not masked)

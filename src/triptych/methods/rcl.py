@@ -8,9 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from triptych.backbones.base import Backbone, BackboneShape
-from triptych.methods.base import Losses, Method, MethodConfig, TripletBatch
+from triptych.methods.about.rcl import RCL as ABOUT
+from triptych.methods.base import Losses, Method, TripletBatch
+from triptych.methods.config import MethodConfig
 from triptych.methods.temperature import Temperature
 from triptych.objectives import (
+    info_nce,
     match_probabilities,
     positive_and_negative,
     robust_contrastive,
@@ -37,6 +40,7 @@ class RCL(Method):
     summary = (
         "Only pushes wrong targets away and never pulls the annotated one, so a wrong pair costs little."
     )
+    about = ABOUT
     Config = RCLConfig
     captions = "random4"
 
@@ -52,8 +56,9 @@ class RCL(Method):
         s = similarity(composed.vector, backbone.targets(batch.target_tokens))
 
         tau = self.temperature()
-        loss = partial(robust_contrastive, temperature=tau)
-        terms = Losses(robust=symmetric(loss, s) if self.config.direction == "sym" else loss(s))
+        name, objective = ("infonce", info_nce) if self.delayed else ("robust", robust_contrastive)
+        loss = partial(objective, temperature=tau)
+        terms = Losses(**{name: symmetric(loss, s) if self.config.direction == "sym" else loss(s)})
         positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
         terms.trust(positive)
         terms.observe(p_positive=positive, p_negative=negative)

@@ -16,7 +16,8 @@ from typing import Any
 import triptych.methods
 from triptych.backbones.base import BackboneShape
 from triptych.errors import UsageError, explain_validation
-from triptych.methods.base import Method, MethodConfig
+from triptych.methods.base import Method
+from triptych.methods.config import MethodConfig
 
 
 def names() -> tuple[str, ...]:
