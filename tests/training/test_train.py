@@ -33,6 +33,7 @@ def steps(run: Run) -> list[dict[str, Any]]:
 def test_a_run_folder_holds_everything(small_run: Run) -> None:
     names = {path.name for path in small_run.folder.iterdir()}
     expected = {"config.json", "environment.json", "metrics.jsonl", "checkpoint.safetensors", "best", "last"}
+    expected.add("cleanliness.parquet")
     assert names == expected
     validations = [entry for entry in small_run.metrics() if entry["kind"] == "validation"]
     assert len(validations) == 3
@@ -75,6 +76,24 @@ def test_dropping_noise_is_training_on_the_clean_triplets(run_small: RunSmall, b
     oracle = run_small(noise=noise, drop_noisy=True, training=training)
     assert weights(oracle) == weights(run_small(data=clean, training=training))
     assert weights(oracle) != weights(run_small(noise=noise, training=training))
+
+
+def test_a_noise_curriculum_starts_with_less(run_small: RunSmall, bench: Benchmark) -> None:
+    """Up to its last stage the run is that of the lighter manifest; a rate of 0 is the clean data."""
+    noise = inject(bench.train, kind="mix", ratio=0.5, seed=7)
+    training = {"epochs": 2, "batch_size": 10}
+    run = run_small(noise=noise, training={**training, "noise_curriculum": [0.0, 0.5]})
+    clean, noisy = run_small(training=training), run_small(noise=noise, training=training)
+
+    def losses(run: Run, epoch: int) -> list[float]:
+        return [entry["losses"]["total"] for entry in steps(run) if entry["epoch"] == epoch]
+
+    assert losses(run, 0) == losses(clean, 0) != losses(noisy, 0)
+    assert losses(run, 1) != losses(clean, 1)
+    with pytest.raises(UsageError, match="needs a manifest"):
+        run_small(training={**training, "noise_curriculum": [0.2]})
+    with pytest.raises(UsageError, match="must not fall"):
+        run_small(noise=noise, training={**training, "noise_curriculum": [0.5, 0.2]})
 
 
 def test_the_training_table(bench: Benchmark) -> None:

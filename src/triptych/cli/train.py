@@ -49,6 +49,14 @@ def train(
             metavar="MANIFEST", help="Train on noisy triplets: those of this manifest.", show_default=False
         ),
     ] = None,
+    noise_curriculum: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATES",
+            help="Less noise at first: rates such as 0.2,0.5,0.8, each for an equal part of the epochs.",
+            show_default=False,
+        ),
+    ] = None,
     drop_noisy: Annotated[
         bool,
         typer.Option("--drop-noisy", help="Leave the manifest's triplets out, as a perfect filter would."),
@@ -113,6 +121,7 @@ def train(
         "--images": ("data", "images", images),
         "--noise": ("data", "noise", noise),
         "--drop-noisy": ("data", "drop_noisy", drop_noisy or None),
+        "--noise-curriculum": ("training", "noise_curriculum", _rates(noise_curriculum)),
         "--init": ("data", "init", init),
         "--method": ("method", "name", method),
         "--backbone": ("backbone", "name", backbone),
@@ -142,6 +151,13 @@ def train(
 
         settings["method"] = apply_ablations(ablate, settings["method"])
     _show_end(_train(settings, out))
+
+
+def _rates(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(rate) for rate in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--noise-curriculum {text}: write rates such as 0.2,0.5,0.8") from None
 
 
 def _train(settings: Settings, out: Path) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from triptych.errors import explain_validation
 
@@ -44,11 +44,23 @@ class TrainingConfig(BaseModel):
     term_gradients_every: int = Field(
         50, ge=0, description="steps between gradient norms of each loss term; 0 = never"
     )
+    noise_curriculum: tuple[float, ...] = Field(
+        (),
+        description="rates of wrong triplets, each for an equal part of the epochs, such as [0.2, 0.5, 0.8]; "
+        "empty = all of the manifest from the start",
+    )
     memory: Literal["ram", "disk"] = Field(
         "ram",
         description="where a method keeps what it remembers of each triplet; disk = mapped files in the run",
     )
     seed: int = Field(0, ge=0, description="seed of weights, order, captions and dropout")
+
+    @field_validator("noise_curriculum")
+    @classmethod
+    def _rising(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
+        if any(not 0 <= rate <= 1 for rate in rates) or list(rates) != sorted(rates):
+            raise ValueError("rates must lie in [0, 1] and must not fall")
+        return rates
 
 
 class RunConfig(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -39,6 +40,7 @@ class TripletLoader:
         seed: the run's seed.
         bank_rows: per reference id the cache rows of its counterfactuals, for methods that need them.
         fixed_batches: shuffle the triplets into batches once; later epochs shuffle the batches.
+        table_of: the triplets of an epoch, where they change (a noise curriculum): the same ids in the same order.
 
     Raises:
         UsageError: the batch is larger than the data.
@@ -57,6 +59,7 @@ class TripletLoader:
         seed: int,
         bank_rows: BankRows | None = None,
         fixed_batches: bool = False,
+        table_of: Callable[[int], TripletTable] | None = None,
     ) -> None:
         if batch_size > len(table):
             raise UsageError(
@@ -69,11 +72,8 @@ class TripletLoader:
         self.steps_per_epoch = len(table) // batch_size
         self.fingerprint = _fingerprint(table, keys)
         self._ids = table.triplet_ids
-        self._captions = table.column("captions")
-        self._references = table.column("reference")
-        self._targets = table.column("target")
-        self._reference_rows = cache.rows([keys[image] for image in self._references])
-        self._target_rows = cache.rows([keys[image] for image in self._targets])
+        self._table_of = table_of or (lambda epoch: table)
+        self._columns = lru_cache(maxsize=2)(lambda table: _Columns(table, cache, keys))
 
     def order(self, epoch: int) -> np.ndarray:
         """Return the epoch's order of all rows."""
@@ -87,9 +87,10 @@ class TripletLoader:
 
     def texts(self, epoch: int) -> list[str]:
         """Return the epoch's text of every row."""
+        captions_of = self._of(epoch).captions
         return [
             join_captions(captions, self.captions, self._caption_generator(epoch, triplet_id))
-            for triplet_id, captions in zip(self._ids, self._captions, strict=True)
+            for triplet_id, captions in zip(self._ids, captions_of, strict=True)
         ]
 
     def epoch(self, epoch: int, first_step: int, needs: frozenset[Needs]) -> Iterator[TripletBatch]:
@@ -113,21 +114,23 @@ class TripletLoader:
         rows = order[step * self.batch_size : (step + 1) * self.batch_size]
         draws = torch_generator(self.seed, "method", epoch, step)
         device = self.backbone.device
-        pixels = "pixels" in needs
+        pixels, columns = "pixels" in needs, self._of(epoch)
         return TripletBatch(
             triplet_ids=tuple(self._ids[row] for row in rows),
             texts=tuple(
                 join_captions(
-                    self._captions[row], self.captions, self._caption_generator(epoch, self._ids[row])
+                    columns.captions[row], self.captions, self._caption_generator(epoch, self._ids[row])
                 )
                 for row in rows
             ),
-            reference_tokens=self.cache.gather(self._reference_rows[rows]).to(device),
-            target_tokens=self.cache.gather(self._target_rows[rows]).to(device),
+            reference_tokens=self.cache.gather(columns.reference_rows[rows]).to(device),
+            target_tokens=self.cache.gather(columns.target_rows[rows]).to(device),
             generator=draws,
-            reference_pixels=self._pixels([self._references[row] for row in rows]) if pixels else None,
-            target_pixels=self._pixels([self._targets[row] for row in rows]) if pixels else None,
-            counterfactual_tokens=self._counterfactuals(rows, draws).to(device)
+            reference_pixels=self._pixels([columns.references[row] for row in rows]) if pixels else None,
+            target_pixels=self._pixels([columns.targets[row] for row in rows]) if pixels else None,
+            counterfactual_tokens=self._counterfactuals([columns.references[row] for row in rows], draws).to(
+                device
+            )
             if "counterfactuals" in needs
             else None,
             step=step,
@@ -138,14 +141,27 @@ class TripletLoader:
         loaded = {name: self.backbone.preprocess(self.images.load(name)) for name in distinct}
         return torch.from_numpy(np.stack([loaded[name] for name in image_ids])).to(self.backbone.device)
 
-    def _counterfactuals(self, rows: np.ndarray, draws: torch.Generator) -> Tensor:
+    def _counterfactuals(self, references: list[str], draws: torch.Generator) -> Tensor:
         assert self.bank_rows is not None, "the method needs counterfactuals, but no bank was built"
-        banks = np.stack([self.bank_rows(self._references[row]) for row in rows])  # [B, k]
-        chosen = torch.randint(banks.shape[1], (len(rows),), generator=draws).numpy()
-        return self.cache.gather(banks[np.arange(len(rows)), chosen])
+        banks = np.stack([self.bank_rows(name) for name in references])  # [B, k]
+        chosen = torch.randint(banks.shape[1], (len(banks),), generator=draws).numpy()
+        return self.cache.gather(banks[np.arange(len(banks)), chosen])
+
+    def _of(self, epoch: int) -> _Columns:
+        return self._columns(self._table_of(epoch))
 
     def _caption_generator(self, epoch: int, triplet_id: str) -> np.random.Generator | None:
         return None if self.captions == "fixed" else generator(self.seed, "captions", epoch, triplet_id)
+
+
+class _Columns:
+    """What a table says of each row, and where the tokens of its images are."""
+
+    def __init__(self, table: TripletTable, cache: TokenCache, keys: Mapping[str, bytes]) -> None:
+        self.captions = table.column("captions")
+        self.references, self.targets = table.column("reference"), table.column("target")
+        self.reference_rows = cache.rows([keys[image] for image in self.references])
+        self.target_rows = cache.rows([keys[image] for image in self.targets])
 
 
 def _fingerprint(table: TripletTable, keys: Mapping[str, bytes]) -> str:

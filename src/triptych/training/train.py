@@ -12,7 +12,7 @@ from triptych.backbones.registry import create_backbone
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError
 from triptych.methods.registry import configure as configure_method
-from triptych.noise import NoiseManifest
+from triptych.noise import NoiseManifest, lighter, rate_of_epoch
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
 from triptych.training.evaluate import SplitEvaluator, find_split, noise_info
@@ -128,7 +128,12 @@ class _Parts:
     ) -> None:
         self.config, self.benchmark, self.noise = config, benchmark, noise
         self.table = training_table(benchmark, noise, drop_noisy=config.drop_noisy)
-        _check(config, benchmark, self.table)
+        _check(config, benchmark, self.table, noise)
+        self.lighter = {
+            rate: training_table(benchmark, lighter(noise, rate))
+            for rate in config.training.noise_curriculum
+            if noise is not None
+        }
         seed = config.training.seed
         self.backbone = create_backbone(config.backbone, seed=seed)
         self.method = build_method(config.method, self.backbone, seed=seed)
@@ -139,7 +144,8 @@ class _Parts:
     def prepare(self, stages: Stages | None) -> None:
         """Build caches, loader and evaluator: every picture that will be needed is read."""
         settings, report = self.config.training, stages or (lambda what, done, total: None)
-        images = sorted({*self.table.image_ids(), *self._bank_references()})
+        tables = (self.table, *self.lighter.values())
+        images = sorted({*self._bank_references(), *(i for table in tables for i in table.image_ids())})
         keys = self.cache.add_images(
             self.benchmark.images, images, self.backbone, lambda d, t: report("image tokens", d, t)
         )
@@ -154,6 +160,7 @@ class _Parts:
             seed=settings.seed,
             bank_rows=self._bank(keys, report),
             fixed_batches=self.method.fixed_batches,
+            table_of=self._table_of,
         )
         self.evaluator = SplitEvaluator(
             self.benchmark,
@@ -168,6 +175,12 @@ class _Parts:
         noise = noise_info(run.noise if self.noise else None)
         learner = Learner(self.backbone, self.method)
         return Trainer(run, self.config, learner, self.loader, self.evaluator, noise=noise, watcher=watcher)
+
+    def _table_of(self, epoch: int) -> TripletTable:
+        rates = self.config.training.noise_curriculum
+        if not rates:
+            return self.table
+        return self.lighter[rate_of_epoch(rates, epoch, self.config.training.epochs)]
 
     def _bank_references(self) -> list[str]:
         """Name the pictures of the bank: with any manifest, or some triplets left out, it is the same bank."""
@@ -190,11 +203,12 @@ class _Parts:
         )
 
 
-def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable) -> None:
+def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable, noise: NoiseManifest | None) -> None:
     """Find wrong settings before anything slow is done.
 
     Raises:
-        UsageError: a name or a setting is unknown, or the batch is larger than the data.
+        UsageError: a name or a setting is unknown, settings do not go together, or the batch is larger than
+            the data.
     """
     for part, configure in (("method", configure_method), ("backbone", configure_backbone)):
         settings = dict(getattr(config, part))
@@ -202,6 +216,8 @@ def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable) -> None
             raise UsageError(f'{part}: say which: {{"name": ...}}')
         configure(str(settings.pop("name")), settings)
     find_split(benchmark, config.training.validate_on)
+    if config.training.noise_curriculum and (noise is None or config.drop_noisy):
+        raise UsageError("a noise curriculum needs a manifest (--noise) whose triplets are not left out")
     if config.training.batch_size > len(table):
         raise UsageError(
             f"a batch of {config.training.batch_size} is larger than the data "
