@@ -48,7 +48,7 @@ def check_golden() -> Callable[..., None]:
     ) -> None:
         assert set(stored) - set(excluded or {}) == set(computed)
         for name, value in computed.items():
-            scale = float(stored[name].abs().max())
+            scale = float(stored[name].double().abs().max())
             assert_close(
                 value.detach(),
                 stored[name],

@@ -22,15 +22,24 @@ def square(similarity: Tensor) -> Tensor:
     return full_precision(similarity)
 
 
+def positive_temperature(temperature: Temperature) -> Temperature:
+    """Return ``temperature``.
+
+    Raises:
+        ValueError: it is a number that is not positive.
+    """
+    if not isinstance(temperature, Tensor) and not temperature > 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    return temperature
+
+
 def tempered(similarity: Tensor, temperature: Temperature) -> Tensor:
     """Return the logits ``similarity / temperature`` of a square matrix.
 
     Raises:
         ValueError: the matrix is not square, or ``temperature`` is a number that is not positive.
     """
-    if not isinstance(temperature, Tensor) and not temperature > 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
-    return square(similarity) / temperature
+    return square(similarity) / positive_temperature(temperature)
 
 
 def match_probabilities(similarity: Tensor, temperature: Temperature = 0.07) -> Tensor:
