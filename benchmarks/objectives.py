@@ -24,15 +24,21 @@ from torch.nn import functional
 
 from triptych.objectives import (
     anchored_mutual_knowledge,
+    blocked_paths,
     cka_distance,
+    entropic_transport,
     info_nce,
     loyalty,
     mean,
     mix_amplitude,
+    query_oriented,
+    query_oriented_released,
     ratio_window,
     robust_contrastive,
+    scaled_cost,
     similarity,
     soft_discriminative,
+    targeted_unlearning,
 )
 
 BATCH, QUERIES, DIM, SIZE = 128, 32, 256, 224
@@ -106,6 +112,34 @@ def histograms_in_a_loop(composed: Tensor, targets: Tensor, anchor: int) -> Tens
     return torch.tensor(rows)
 
 
+def sinkhorn_on_modified_costs(cost: Tensor, blocked: Tensor, eps: float = 0.03) -> Tensor:
+    """Entropic transport as commonly written: the modified cost matrix anew for each of its log-sum-exps."""
+    rows, columns = (torch.full((size,), 1 / size).log() for size in cost.shape)
+    u, v = torch.zeros_like(rows), torch.zeros_like(columns)
+
+    def log_plan() -> Tensor:
+        return torch.where(blocked, torch.tensor(-1e6), (-cost + u[:, None] + v[None]) / eps)
+
+    def log_sums(logs: Tensor, dim: int) -> Tensor:
+        top = logs.max(dim=dim, keepdim=True).values
+        return (top + ((logs - top).exp().sum(dim=dim, keepdim=True) + 1e-10).log()).squeeze(dim)
+
+    for _ in range(100):
+        before = u
+        u = eps * (rows - log_sums(log_plan(), 1)) + u
+        v = eps * (columns - log_sums(log_plan(), 0)) + v
+        if (u - before).abs().sum().item() < 1e-4:
+            break
+    return log_plan().exp()
+
+
+def all_products(queries: Tensor, negatives: Tensor) -> Tensor:
+    """The released query-oriented loss with its B x B x D broadcast."""
+    products = queries[:, None, None] * negatives
+    outside = (products + 0.002).relu() + (-0.007 - products).relu()
+    return outside.mean(dim=(1, 2, 3)) / 0.07
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
@@ -137,6 +171,18 @@ def main() -> None:
         atol=1e-5,
     )
 
+    negatives, noisy = unit(BATCH, DIM), torch.arange(BATCH) % 2 == 0
+    cost, blocked = scaled_cost(torch.cat([s, queries @ negatives.T], dim=1)), blocked_paths(noisy)
+    torch.testing.assert_close(
+        entropic_transport(cost, blocked=blocked),
+        sinkhorn_on_modified_costs(cost, blocked),
+        rtol=1e-3,
+        atol=1e-7,
+    )
+    torch.testing.assert_close(
+        query_oriented_released(queries, negatives), all_products(queries, negatives), rtol=1e-4, atol=1e-6
+    )
+
     mixes: list[Callable[[], object]] = [
         lambda: mix_amplitude(first, second, share, window=window),
         lambda: mix_both_in_a_loop(first, second, share, window),
@@ -149,6 +195,17 @@ def main() -> None:
         ("mutual knowledge", "NumPy histograms, sample by sample"): [
             lambda: anchored_mutual_knowledge(tokens, targets, 3),
             lambda: histograms_in_a_loop(tokens, targets, 3),
+        ],
+        (f"entropic transport, {BATCH} x {2 * BATCH}", "modified costs anew each pass"): [
+            lambda: entropic_transport(cost, blocked=blocked),
+            lambda: sinkhorn_on_modified_costs(cost, blocked),
+        ],
+        ("query-oriented, released form", "B x B x D products"): [
+            with_gradient(loss, queries, negatives) for loss in (query_oriented_released, all_products)
+        ],
+        ("query-oriented", ""): [with_gradient(query_oriented, queries, negatives)],
+        ("targeted unlearning, given s", ""): [
+            with_gradient(lambda *x: targeted_unlearning(*x, noisy), s, queries @ negatives.T)
         ],
         ("similarity", ""): [with_gradient(similarity, queries, targets)],
         ("robust contrastive, given s", ""): [with_gradient(robust_contrastive, s)],
