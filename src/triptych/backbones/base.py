@@ -23,6 +23,7 @@ class BackboneShape:
         image_tokens: P, frozen tokens of an image.
         image_width: V, width of a frozen token.
         image_size: side of the square input, in pixels.
+        class_token: whether the first image token stands for the whole picture, as in a vision transformer.
     """
 
     queries: int
@@ -31,6 +32,7 @@ class BackboneShape:
     image_tokens: int
     image_width: int
     image_size: int
+    class_token: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,10 @@ class Backbone(nn.Module, abc.ABC):
     @abc.abstractmethod
     def text(self, texts: Sequence[str]) -> Tensor:
         """Embed texts alone: ``[B, D]``, unit rows."""
+
+    def text_and_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """Give what :meth:`text` and :meth:`text_pass` give, ``[B, D]``, ``[B, L, H]`` and the mask, in one pass."""
+        return self.text(texts), *self.text_pass(texts)
 
     def prepare_texts(self, texts: Iterable[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Compute once what is frozen about texts; nothing where the text side is trained."""

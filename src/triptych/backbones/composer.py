@@ -112,7 +112,12 @@ class QFormerBackbone(Backbone):
 
     def text(self, texts: Sequence[str]) -> Tensor:
         """Embed texts alone: normalise(W_t out[0]), ``[B, D]``."""
-        return normalize(self.text_projection(self.text_pass(texts)[0][:, 0]), dim=-1)
+        return self.text_and_states(texts)[0]
+
+    def text_and_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """Embed texts and keep what was read: ``[B, D]``, ``[B, L, H]`` and the mask, one pass."""
+        hidden, mask = self.text_pass(texts)
+        return normalize(self.text_projection(hidden[:, 0]), dim=-1), hidden, mask
 
     def _words(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         words, mask = self.word_embeddings(texts)

@@ -228,6 +228,10 @@ class Method(nn.Module):
         """Embed queries for ranking: reference tokens ``[B, P, V]`` and B texts to ``[B, D]``, unit rows."""
         return backbone.compose(tokens, texts).vector
 
+    def text_query(self, texts: Sequence[str], backbone: Backbone) -> Tensor:
+        """Embed texts that have no reference, for search by text: ``[B, D']``, unit rows, as :meth:`query`."""
+        return backbone.text(texts)
+
     def targets(self, tokens: Tensor, backbone: Backbone) -> Tensor:
         """Embed a gallery for ranking: tokens ``[N, P, V]`` to ``[N, Q', D']``, rows of length 1 at most.
 

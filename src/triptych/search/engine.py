@@ -139,9 +139,8 @@ class SearchEngine:
     def _embed(self, tokens: Tensor) -> Tensor:
         return self.model.embed_targets(tokens.to(self.model.backbone.device)).float().cpu()
 
-    @torch.inference_mode()
     def _by_text(self, words: str) -> Tensor:
-        return self.model.backbone.text([words])
+        return self.model.embed_texts([words])
 
     def _by_image(self, tokens: Tensor) -> Tensor:
         """Take the mean of the picture's own target vectors, ``[1, D]``."""

@@ -212,9 +212,13 @@ class SplitEvaluator:
         return rankings
 
     @torch.inference_mode()
-    def within_image_cosine(self, model: Model, limit: int = 512) -> float:
-        """Return the mean cosine between the target tokens of one image; near 1 they have collapsed into one."""
-        return within_image_cosine(self._targets(model, self.query_sets[0].gallery[:limit]).numpy())
+    def within_image_cosine(self, model: Model, limit: int = 512) -> float | None:
+        """Return the mean cosine between the target tokens of one image; near 1 they have collapsed into one.
+
+        None where a target is one vector.
+        """
+        targets = self._targets(model, self.query_sets[0].gallery[:limit])
+        return within_image_cosine(targets.numpy()) if targets.shape[1] > 1 else None
 
     def _composed(
         self, model: Model, index: int, texts: Sequence[str] | None = None, mean: bool = False
@@ -242,10 +246,7 @@ class SplitEvaluator:
         ]
         text_only = [
             torch.cat(
-                [
-                    model.backbone.text(texts[s : s + _CHUNK]).float().cpu()
-                    for s in range(0, len(texts), _CHUNK)
-                ]
+                [model.embed_texts(texts[s : s + _CHUNK]).float().cpu() for s in range(0, len(texts), _CHUNK)]
             )
             for texts in self._texts
         ]

@@ -46,6 +46,13 @@ class Model:
         return self.method.query(tokens, texts, self.backbone)
 
     @torch.inference_mode()
+    def embed_texts(self, texts: list[str]) -> Tensor:
+        """Embed texts without a reference: ``[B, D]``."""
+        if self.method is None:
+            return self.backbone.text(texts)
+        return self.method.text_query(texts, self.backbone)
+
+    @torch.inference_mode()
     def embed_targets(self, tokens: Tensor) -> Tensor:
         """Embed images as targets: ``[B, P, V]`` to ``[B, Q, D]``."""
         if self.method is None:
