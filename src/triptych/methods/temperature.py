@@ -15,13 +15,16 @@ class Temperature(nn.Module):
     Args:
         start: the constant, or where learning starts; positive.
         learnable: learn it.
+        floor: clamp the learned scalar there instead; 0 = no clamp, so it may turn negative.
     """
 
-    def __init__(self, start: float, *, learnable: bool = False) -> None:
+    def __init__(self, start: float, *, learnable: bool = False, floor: float = FLOOR) -> None:
         super().__init__()
-        self.start = start
+        self.start, self.floor = start, floor
         self.learned = nn.Parameter(torch.tensor(start)) if learnable else None
 
     def forward(self) -> float | Tensor:
         """Return τ."""
-        return self.start if self.learned is None else self.learned.clamp(min=FLOOR)
+        if self.learned is None:
+            return self.start
+        return self.learned.clamp(min=self.floor) if self.floor else self.learned
