@@ -130,6 +130,17 @@ def test_a_run_learns_and_logs(make: Callable[..., Trainer]) -> None:
     assert validations(trainer)[0]["metrics"] == {"kept": {"R@10": 10.0}, "removed": {"R@10": 10.0}}
 
 
+def test_the_rate_may_fall_over_more_epochs_than_there_are(make: Callable[..., Trainer]) -> None:
+    """SPRC on CIRR: 50 epochs of a cycle of 80."""
+    settings = {"schedule": "onecycle", "warmup_epochs": 1, "learning_rate": 1e-4}
+    trainer = make(epochs=2, horizon_epochs=5, batch_size=20, **settings)
+    trainer.train()
+    factors = [
+        learning_rate_factor(number, total_steps=10, warmup_steps=2, kind="onecycle") for number in range(4)
+    ]
+    assert [entry["learning_rate"] for entry in steps(trainer)] == pytest.approx([1e-4 * f for f in factors])
+
+
 def test_the_same_seed_gives_the_same_bytes(make: Callable[..., Trainer]) -> None:
     torch.manual_seed(1)
     first, second, other = make("a"), make("b"), make("c", seed=1)

@@ -28,6 +28,11 @@ class TrainingConfig(BaseModel):
         "cosine", description="learning rate over the run"
     )
     warmup_epochs: float = Field(0.5, ge=0, description="linear warm-up, in epochs")
+    horizon_epochs: int | None = Field(
+        None,
+        ge=1,
+        description="epochs over which the rate falls, the run's own where not given; SPRC on CIRR has 80 of 50",
+    )
     clip_norm: float = Field(1.0, ge=0, description="gradient clipping norm; 0 = off")
     captions: Literal["fixed", "random4"] | None = Field(
         None,

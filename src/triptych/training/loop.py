@@ -206,7 +206,7 @@ class Trainer:
         self.learner.train()
 
     def _step(self, epoch: int, step: int, batch: TripletBatch) -> dict[str, Any]:
-        total_steps = self.loader.steps_per_epoch * self.settings.epochs
+        total_steps = self.loader.steps_per_epoch * (self.settings.horizon_epochs or self.settings.epochs)
         global_step = epoch * self.loader.steps_per_epoch + step
         factor = learning_rate_factor(
             global_step,
