@@ -201,6 +201,7 @@ def test_attention_rows_are_shares_of_the_real_positions(lite: QFormerBackbone) 
         assert weights[:, real:].abs().max() == 0 if real < weights.shape[1] else True
     hidden, attention = lite.look_attentively(lite.vision(TOKENS))
     torch.testing.assert_close(hidden, lite.image_pass(TOKENS))
+    torch.testing.assert_close(lite.as_targets(hidden), lite.targets(TOKENS))
     torch.testing.assert_close(attention.sum(dim=2), torch.ones(len(TOKENS), queries))
 
 

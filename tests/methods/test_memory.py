@@ -65,3 +65,15 @@ def test_an_epoch_begun_anew_starts_from_the_last_one(tmp_path: Path) -> None:
 def test_ids_must_be_distinct() -> None:
     with pytest.raises(DataError, match="distinct"):
         TripletMemory(["a", "a"], FIELDS)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_what_an_epoch_settles_is_read_by_its_steps(on_disk: bool, tmp_path: Path) -> None:
+    memory = TripletMemory(IDS, FIELDS, tmp_path if on_disk else None)
+    memory.begin_epoch(3, resumed=False)
+    memory.write(memory.triplet_ids, score=torch.tensor([1.0, 2.0, 3.0]))
+    assert memory.read("score", ["c", "a"], latest=True).tolist() == [3, 1]
+    memory.begin_epoch(3, resumed=True)
+    assert memory.read("score", ["c", "a"], latest=True).tolist() == [3, 1]
+    memory.begin_epoch(4, resumed=False)
+    assert memory.read("score", ["c", "a"], latest=True).tolist() == [3, 1]

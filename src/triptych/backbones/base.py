@@ -98,6 +98,10 @@ class Backbone(nn.Module, abc.ABC):
         """Run the learned queries over ``[B, P, V]`` frozen image tokens: ``[B, Q, H]``."""
 
     @abc.abstractmethod
+    def as_targets(self, looks: Tensor) -> Tensor:
+        """Project what :meth:`look` gives, ``[B, Q, H]``, to targets ``[B, Q, D]``, unit rows (t)."""
+
+    @abc.abstractmethod
     def targets(self, tokens: Tensor) -> Tensor:
         """Embed images as targets: ``[B, P, V]`` to ``[B, Q, D]``, unit rows (t)."""
 

@@ -63,9 +63,13 @@ class QFormerBackbone(Backbone):
         assert attention is not None
         return hidden, attention
 
+    def as_targets(self, looks: Tensor) -> Tensor:
+        """Project image hidden states to targets: ``[B, Q, H]`` to normalise(W_v z), ``[B, Q, D]``."""
+        return normalize(self.vision_projection(looks), dim=-1)
+
     def targets(self, tokens: Tensor) -> Tensor:
         """Embed images as targets: t = normalise(W_v QI(x)), ``[B, Q, D]``."""
-        return normalize(self.vision_projection(self.image_pass(tokens)), dim=-1)
+        return self.as_targets(self.image_pass(tokens))
 
     def compose(
         self,

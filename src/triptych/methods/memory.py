@@ -37,6 +37,7 @@ class TripletMemory:
     its steps on what they read the first time: an epoch reads the last one's and writes its own.
 
     Attributes:
+        triplet_ids: whose rows there are, in order.
         bytes_per_triplet: what a triplet takes, twice that on disk.
 
     Args:
@@ -51,6 +52,7 @@ class TripletMemory:
     def __init__(
         self, triplet_ids: Sequence[str], fields: Mapping[str, Field], folder: Path | None = None
     ) -> None:
+        self.triplet_ids = tuple(triplet_ids)
         self._rows = {name: row for row, name in enumerate(triplet_ids)}
         if len(self._rows) != len(triplet_ids):
             raise DataError("the triplet ids are not distinct")
@@ -83,9 +85,21 @@ class TripletMemory:
         """Say which triplets were visited before, ``[B]`` bool."""
         return self._read[_KNOWN][self.rows(triplet_ids)]
 
-    def read(self, name: str, triplet_ids: Sequence[str], *, device: torch.device | str = "cpu") -> Tensor:
-        """Return a field of triplets, ``[B, ...]`` on a device; zeros for those that were never visited."""
-        return self._read[name][self.rows(triplet_ids)].to(device)
+    def read(
+        self,
+        name: str,
+        triplet_ids: Sequence[str],
+        *,
+        device: torch.device | str = "cpu",
+        latest: bool = False,
+    ) -> Tensor:
+        """Return a field of triplets, ``[B, ...]`` on a device; zeros for those that were never visited.
+
+        On disk it is what earlier epochs wrote; ``latest`` gives what was written last, for what an epoch settles
+        before its first step.
+        """
+        source = self._write if latest else self._read
+        return source[name][self.rows(triplet_ids)].to(device)
 
     def write(self, triplet_ids: Sequence[str], **values: Tensor) -> None:
         """Store fields of triplets, ``[B, ...]`` each, and note that these were visited."""
