@@ -122,7 +122,7 @@ def meant(match, reference):
                 (STAR, RING),
                 (Thing(0, "star", "blue", "small", "plain"), Thing(8, "ring", "red", "large", "plain")),
             ),
-            "swap the colours of the star and the ring",
+            "swap the colours of the red star and the blue ring",
         ),
         (
             Edit(
@@ -130,7 +130,7 @@ def meant(match, reference):
                 (STAR, RING),
                 (Thing(8, "star", "red", "small", "plain"), Thing(0, "ring", "blue", "large", "plain")),
             ),
-            "swap the places of the star and the ring",
+            "swap the places of the red star and the blue ring",
         ),
     ],
 )
@@ -152,11 +152,11 @@ def test_the_parts_of_two_edits_name_both():
         assert not re.search("(and|, ) ?(same|everything)", f"{first} {second}")
 
 
-def test_a_lone_thing_is_mostly_it():
+def test_a_lone_thing_is_sometimes_it():
     lone = scene([STAR])
     page = page_of(lone)
     said = [refer(STAR, page) for _ in range(200)]
-    assert 100 < said.count("it") < 180
+    assert 20 < said.count("it") < 60
 
 
 @given(st.integers(0, 10**6), st.sampled_from(WORLDS))

@@ -46,8 +46,12 @@ def demo(
     if method:
         chosen["methods"] = tuple(method)
     with stages() as bars:
-        watch = lambda name: TrainingBar(bars, name).watcher()  # noqa: E731
-        report = run_demo(output, DemoSettings(**chosen), stages=bars, watch=watch)
+        report = run_demo(
+            output,
+            DemoSettings(**chosen),
+            stages=bars,
+            watch=lambda name: TrainingBar(bars, name).watcher(),
+        )
     typer.echo(f"Report: {report.resolve()}")
     typer.echo(
         f'Search it: triptych search {output / "intent"} --data {data or output / "data"} --text "..." --reference ID'

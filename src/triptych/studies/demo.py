@@ -39,7 +39,7 @@ from triptych.triplets.text import join_captions
 
 Stages = Callable[[str, int, int], None]
 Watch = Callable[[str], Watcher]
-QUERIES, HITS = 10, 5
+QUERIES, HITS, ALIGN_BATCH = 10, 5, 64
 _TITLES = {"infonce": "InfoNCE", "intent": "INTENT", "rcl": "RCL"}
 
 
@@ -57,6 +57,9 @@ class DemoSettings(BaseModel):
     epochs: int = Field(8, description="epochs of each method")
     batch_size: int = Field(64, description="triplets a step")
     dropout: float = Field(0.0, description="dropout; without it a naive loss memorises what is wrong")
+    backbone: dict[str, Any] = Field(
+        default_factory=lambda: {"name": "lite"}, description="name and sizes of the backbone"
+    )
     seed: int = 0
 
 
@@ -121,8 +124,12 @@ def _data(folder: Path, settings: DemoSettings, stages: Stages) -> tuple[Benchma
             )
     else:
         path = Path(settings.data)
-    captions = [path / name for name in ("captions.csv", "attributes.csv") if (path / name).is_file()]
-    return read_benchmark(path), captions[0] if captions else None
+    return read_benchmark(path), _captions(path)
+
+
+def _captions(data: Path) -> Path | None:
+    found = (data / name for name in ("captions.csv", "attributes.csv"))
+    return next((path for path in found if path.is_file()), None)
 
 
 def _noise(folder: Path, settings: DemoSettings, benchmark: Benchmark) -> NoiseManifest:
@@ -133,22 +140,21 @@ def _noise(folder: Path, settings: DemoSettings, benchmark: Benchmark) -> NoiseM
 
 
 def _backbone(settings: DemoSettings) -> dict[str, Any]:
-    return {"name": "lite", "dropout": settings.dropout}
+    return {**settings.backbone, "dropout": settings.dropout}
 
 
 def _align(folder: Path, settings: DemoSettings, images: ImageStore, captions: Path, stages: Stages) -> Path:
     target = folder / "aligned"
     if not (target / "model.safetensors").is_file():
+        pairs = read_captions(captions)
         # Few drawn scenes: without the identity term the composition ignores its picture, and INTENT collapses.
-        options = {"epochs": settings.align_epochs, "batch_size": 64, "identity": 1.0, "seed": settings.seed}
-        align(
-            images,
-            read_captions(captions),
-            target,
-            backbone=_backbone(settings),
-            settings=options,
-            stages=stages,
-        )
+        options = {
+            "epochs": settings.align_epochs,
+            "batch_size": min(ALIGN_BATCH, len(pairs)),
+            "identity": 1.0,
+            "seed": settings.seed,
+        }
+        align(images, pairs, target, backbone=_backbone(settings), settings=options, stages=stages)
     return target
 
 
@@ -262,19 +268,19 @@ def _report(
 
 def _commands(settings: DemoSettings) -> tuple[str, ...]:
     data = settings.data or "demo/data"
-    draw = (
-        ()
-        if settings.data
-        else (f"triptych data render {data} --train {settings.train} --val {settings.val}",)
+    draw = f"triptych data render {data} --train {settings.train} --val {settings.val} --seed {settings.seed}"
+    captions = _captions(Path(data)) if settings.data else Path(data) / "captions.csv"
+    align_command = (
+        f"triptych align {data} --captions {captions} -o aligned --set epochs={settings.align_epochs} "
+        f"--set batch_size={ALIGN_BATCH} --set identity=1.0 --set seed={settings.seed}"
     )
     return (
-        *draw,
+        *(() if settings.data else (draw,)),
         f"triptych noise inject {data} --kind mix --ratio {settings.ratio} --seed 42 -o noise.json",
-        f"triptych align {data} --captions {data}/captions.csv -o aligned --set epochs={settings.align_epochs} "
-        f"--set batch_size=64 --set identity=1.0 --set seed={settings.seed}",
+        *((align_command,) if captions else ()),
         *(
-            f"triptych train --data {data} --noise noise.json --init aligned --method {name} -o {name} "
-            f"--epochs {settings.epochs} --batch-size {settings.batch_size} --seed {settings.seed} "
+            f"triptych train --data {data} --noise noise.json {'--init aligned ' if captions else ''}--method {name} "
+            f"-o {name} --epochs {settings.epochs} --batch-size {settings.batch_size} --seed {settings.seed} "
             "--set training.captions=fixed --set training.patience=0"
             + (" --set method.counterfactual_bank=4" if name == "intent" else "")
             for name in settings.methods

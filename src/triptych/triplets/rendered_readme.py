@@ -57,8 +57,8 @@ means nothing. Place, size, angle, colour and light vary a little, so no two pic
    whole cluster of the reference lies in the gallery, with several pictures of the hub and of some siblings.
    In train some lead from a sibling back to the hub.
 3. Two captions each, in many wordings. With two changes they name one each, or both name both; together they
-   name all, and they fit exactly one scene. What stays is not described, and things are named by as little as
-   tells them apart in the reference ("the small one").
+   name all, and they fit exactly one scene. What stays is not described. Things are named by colour and
+   shape, now and then by one word that tells them apart in the reference ("the small one").
 4. Train and val share no picture and no scene.
 
 ## Known limits
