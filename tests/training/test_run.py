@@ -8,7 +8,7 @@ import pytest
 
 from triptych.errors import DataError, UsageError
 from triptych.noise import NoiseManifest, inject
-from triptych.training.config import RunConfig
+from triptych.training.config import RunConfig, settings_hash
 from triptych.training.run import Run
 from triptych.triplets import Benchmark
 
@@ -104,3 +104,12 @@ def test_the_hash_is_of_every_setting() -> None:
     assert RunConfig.parse(values).fingerprint() == CONFIG.fingerprint()
     for change in ({"noise": "n.json"}, {"drop_noisy": True}, {"method": {"name": "rcl"}}, {"init": "x"}):
         assert RunConfig.parse({**values, **change}).fingerprint() != CONFIG.fingerprint()
+
+
+def test_a_run_of_a_version_that_knew_fewer_settings_is_opened(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", CONFIG)
+    path = run.folder / "config.json"
+    values = json.loads(path.read_text())
+    del values["training"]["noise_curriculum"], values["hash"]
+    path.write_text(json.dumps({"hash": settings_hash(values), **values}))
+    assert Run.open(run.folder)[1] == CONFIG

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -84,7 +86,7 @@ class RunConfig(BaseModel):
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of the settings."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        return settings_hash(self.model_dump(mode="json"))
 
     @classmethod
     def parse(cls, values: dict[str, Any]) -> RunConfig:
@@ -94,3 +96,8 @@ class RunConfig(BaseModel):
             UsageError: a key is unknown or a value does not fit; the message names the key.
         """
         return explain_validation(cls, values, "run")
+
+
+def settings_hash(values: Mapping[str, Any]) -> str:
+    """Return a SHA-256 of settings as they are written: a version that knows more of them finds the same."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -17,7 +17,7 @@ from typing import Any
 from triptych.errors import DataError, UsageError
 from triptych.files import atomic_write, explain_full_disk, write_json
 from triptych.noise import NoiseManifest
-from triptych.training.config import RunConfig
+from triptych.training.config import RunConfig, settings_hash
 
 
 class Run:
@@ -82,7 +82,7 @@ class Run:
             mend = "A run folder is what `triptych train` writes; RUN/best and RUN/last are models."
             raise DataError("there is no run here: these are not a run's settings", file=path, mend=mend)
         config = RunConfig.parse(values)
-        if found != config.fingerprint():
+        if found != settings_hash(values):
             raise DataError(
                 "the settings do not match their hash; the run would go on with others",
                 file=path,
