@@ -39,6 +39,9 @@ PLACES = (
 
 MOST_THINGS = 4
 
+THINGS = (0.2, 0.42, 0.26, 0.12)
+"""How often a scene is drawn with one, two, three and four things."""
+
 KIND_WEIGHTS: dict[str, float] = {
     "colour": 0.23,
     "shape": 0.14,
@@ -143,7 +146,7 @@ def apply(edits: Iterable[Edit], before: Scene) -> Scene:
 def random_scene(world: World, rng: np.random.Generator) -> Scene:
     """Draw a valid scene in which no two things share both shape and colour."""
     while True:
-        count = int(rng.choice(4, p=(0.1, 0.3, 0.36, 0.24))) + 1
+        count = int(rng.choice(4, p=THINGS)) + 1
         places = rng.choice(len(PLACES), size=count, replace=False)
         drawn = scene(_random_thing(int(place), world, rng) for place in places)
         if drawn.is_valid() and len({(thing.shape, thing.colour) for thing in drawn.things}) == count:
