@@ -55,9 +55,8 @@ def main() -> None:
     print(f"R@10, reference removed: composed {composed:.1f}")
     for half in ("image-only", "text-only"):
         value = result.row(half, "removed").mean["R@10"]
-        print(
-            f"  {half} {value:.1f} = {value / composed:.2f} of it ({'at most' if 2 * value <= composed else 'over'} half)"
-        )
+        verdict = "at most" if 2 * value <= composed else "over"
+        print(f"  {half} {value:.1f} = {value / composed:.2f} of it ({verdict} half)")
 
 
 if __name__ == "__main__":
