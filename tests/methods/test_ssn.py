@@ -179,13 +179,13 @@ def test_no_more_passes_than_needed(backbone: Backbone, make: Make, make_batch: 
     with ExitStack() as spies:
         calls = {
             name: spies.enter_context(patch.object(backbone, name, wraps=getattr(backbone, name)))
-            for name in ("compose", "text_pass", "image_pass")
+            for name in ("compose", "text_pass", "look")
         }
         method.losses(batch, backbone)
         assert {name: call.call_count for name, call in calls.items()} == {
             "compose": 0,
             "text_pass": 1,
-            "image_pass": 2,
+            "look": 2,
         }
         calls["text_pass"].reset_mock()
         method.targets(batch.target_tokens, backbone)

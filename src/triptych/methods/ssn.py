@@ -145,7 +145,7 @@ class Ssn(Method):
     def _see(self, tokens: Tensor, backbone: Backbone) -> tuple[Tensor, Tensor]:
         """Return image tokens ``[B, P, V]``, one for the whole first, and the pooled embedding ``[B, D]``."""
         image = backbone.vision(tokens)
-        pooled = full_precision(backbone.targets(tokens)).mean(dim=1)
+        pooled = full_precision(backbone.as_targets(backbone.look(image))).mean(dim=1)
         if not self.shape.class_token:
             image = torch.cat([image.mean(dim=1, keepdim=True), image], dim=1)
         return image, functional.normalize(pooled, dim=-1)
