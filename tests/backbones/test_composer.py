@@ -88,10 +88,10 @@ def test_fusion_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
 
 def test_query_tokens_can_be_replaced(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
     negative = golden["negative_tokens"]
-    expected = golden["negative_composed"]
-    agree(blip2.compose(golden["image_tokens"], TEXTS, query_tokens=negative[0]).vector, expected)
-    agree(blip2.compose(golden["image_tokens"], TEXTS, query_tokens=negative).vector, expected)
-    assert (expected - golden["composed"]).abs().max() > 0.01
+    for tokens in (negative[0], negative):
+        composed = blip2.compose(golden["image_tokens"], TEXTS, query_tokens=tokens)
+        agree(composed.vector, golden["negative_composed"])
+    assert (golden["negative_composed"] - golden["composed"]).abs().max() > 0.01
 
 
 def test_no_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
@@ -106,6 +106,15 @@ def test_no_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
 def test_prompt_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
     agree(blip2.prompt(golden["prompt_tokens"], TEXTS), golden["prompt_query"])
     agree(blip2.prompt(golden["prompt_tokens"][0], TEXTS), golden["prompt_query"])
+    states: list[Tensor] = []
+    hook = blip2.qformer.register_forward_hook(
+        lambda module, given, result: states.append(result.last_hidden_state)
+    )
+    blip2.prompt(golden["prompt_tokens"], TEXTS)
+    hook.remove()
+    mask = golden["attention_mask"]
+    real = torch.cat([mask[:, :1], torch.ones(4, 32), mask[:, 1:]], dim=1).bool()
+    agree(states[0][real], golden["prompt_hidden"][real])
 
 
 def test_difference_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
@@ -117,7 +126,11 @@ def test_difference_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
 
 
 def test_text_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+    hidden, mask = blip2.text_pass(TEXTS)
+    agree(hidden[mask.bool()], golden["text_hidden"][golden["attention_mask"].bool()])
     agree(blip2.text(TEXTS), normalize(blip2.text_projection(golden["text_hidden"][:, 0]), dim=-1))
+    together = blip2.text_and_states(TEXTS)
+    assert all(map(torch.equal, together, (blip2.text(TEXTS), hidden, mask)))
 
 
 TOKENS = torch.randn(4, 25, 256, generator=torch.Generator().manual_seed(0))

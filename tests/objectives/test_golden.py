@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
-from torch.testing import assert_close
 
 from triptych.objectives import (
     DISTANCES,
@@ -24,12 +23,6 @@ from triptych.objectives import (
 
 Golden = Callable[[str], dict[str, Tensor]]
 CheckGolden = Callable[..., None]
-
-ORIENTATION_ONLY = {
-    f"ccl_{loss}_tau{tau}": "of the original RCL family, but the specification does not ask for it"
-    for loss in ("tan", "abs", "exp", "gce")
-    for tau in (0.05, 0.07)
-}
 
 
 @pytest.mark.parametrize("size", ["b16", "b64"])
@@ -60,7 +53,7 @@ def test_rcl(golden: Golden, golden_inputs: Golden, check_golden: CheckGolden, s
         computed[f"ccl_infoNCE_tau{tau}"] = both(info_nce, tau)
     if size == "b64":
         del computed["rcl_one_dir_grad_ft"]  # stored for b16 only
-    check_golden(computed, stored, ORIENTATION_ONLY)
+    check_golden(computed, stored)
 
 
 @pytest.mark.parametrize("size", ["b16", "b64"])
@@ -105,7 +98,7 @@ def test_intent(golden: Golden, golden_inputs: Golden, check_golden: CheckGolden
     check_golden(computed, stored)
 
 
-def test_spectrum_mix(golden: Golden) -> None:
+def test_spectrum_mix(golden: Golden, check_golden: CheckGolden) -> None:
     stored = golden("intent_spectrum_mix")
     mean_, deviation = (
         torch.tensor(values, dtype=torch.float64)[:, None, None]
@@ -117,10 +110,8 @@ def test_spectrum_mix(golden: Golden) -> None:
     computed: dict[str, Tensor] = {}
     for case in "abc":
         pictures = [stored[f"{case}_img1"], stored[f"{case}_img2"]]
-        computed |= {f"{case}_img1": pictures[0], f"{case}_img2": pictures[1]}
         for kind in ("unit", "clipnorm"):
             share, ratio = (stored[f"{case}_{kind}_{name}"] for name in ("lam", "ratio"))
-            computed |= {f"{case}_{kind}_lam": share, f"{case}_{kind}_ratio": ratio}
             first, second = pictures if kind == "unit" else [(p - mean_) / deviation for p in pictures]
             window = ratio_window(first.shape[2], first.shape[3], float(ratio))
             mixed = mix_amplitude(first, second, share, window=window)
@@ -130,6 +121,4 @@ def test_spectrum_mix(golden: Golden) -> None:
                 second, first, share, window=window
             )  # the half that the release throws away
             computed[f"{case}_{kind}_mixed2_released"] = other.clamp(0, 1)
-    assert set(stored) == set(computed)
-    for name, value in computed.items():  # clipnorm was normalised by float32 means, hence 1e-6
-        assert_close(value, stored[name], rtol=1e-6, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+    check_golden(computed, stored, atol=1e-6)  # clipnorm was normalised by float32 means
