@@ -141,6 +141,16 @@ def test_cleanliness_is_the_annotated_probability_at_its_temperature(
     assert_close(torch.as_tensor(losses.diagnostics["p_positive"]), expected.mean())
 
 
+def test_a_pair_that_fits_is_trusted_more(backbone: Backbone, make: Make, make_batch: MakeBatch) -> None:
+    """Half of the queries get the target that they find best, the others the one that they find worst."""
+    batch = make_batch(12)
+    s = scores(batch, backbone).detach()
+    clean = torch.arange(12) % 2 == 0
+    rows = torch.where(clean, s.argmax(dim=1), s.argmin(dim=1))
+    found = make().cleanliness(make_batch(12, target_tokens=batch.target_tokens[rows]), backbone)
+    assert found[clean].min() > found[~clean].max()
+
+
 @pytest.mark.parametrize("size", [1, 2, 7])
 @pytest.mark.parametrize("autocast", [False, True])
 def test_losses_and_gradients_are_finite(
