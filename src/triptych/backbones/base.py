@@ -68,6 +68,8 @@ class Backbone(nn.Module, abc.ABC):
     fingerprint: str
     frozen: tuple[str, ...] = ()
     default_learning_rate: float = 1e-5
+    query_tokens: nn.Parameter
+    """``[1, Q, H]`` the learned queries."""
     pixel_mean: Tensor
     """``[3]`` channel means of the tower's input, for pixels in [0, 1]."""
     pixel_std: Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
@@ -209,6 +209,10 @@ class Method(nn.Module):
     def needs(self, epoch: int) -> frozenset[Needs]:
         """Name what the batches of an epoch must carry beside tokens and texts."""
         return frozenset()
+
+    def reads(self, epoch: int, texts: Sequence[str]) -> Iterable[str]:
+        """Name the texts that an epoch reads beside those of its triplets, which are given."""
+        return ()
 
     def counterfactual(
         self,

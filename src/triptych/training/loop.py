@@ -169,7 +169,8 @@ class Trainer:
 
     def _train_epoch(self, epoch: int) -> None:
         loader, progress, learner = self.loader, self.progress, self.learner
-        learner.backbone.prepare_texts(loader.texts(epoch))
+        texts = loader.texts(epoch)
+        learner.backbone.prepare_texts([*texts, *learner.method.reads(epoch, texts)])
         self._begin_epoch(epoch)
         started, first = time.monotonic(), progress.step
         for batch in loader.epoch(epoch, first, learner.method.needs(epoch)):
