@@ -13,7 +13,7 @@ from triptych.methods.memory import Field, TripletMemory
 from triptych.objectives import SHORT_FIT, FitOptions, fit_mixture
 
 FIELDS = {"noisy": Field(dtype=torch.bool), "clean": Field()}
-"""Kept of each triplet: whether it was held noisy in the last division, and its chance to be clean there."""
+"""Kept of each triplet, in 6 bytes: whether the last division held it noisy, and its chance to be clean there."""
 
 Measure = Callable[[TripletBatch], Tensor]
 """Gives the losses of a batch, ``[B, K]``."""
