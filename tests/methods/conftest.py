@@ -1,6 +1,7 @@
 """A tiny backbone and batch, so that a method's step takes milliseconds."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -82,23 +83,35 @@ def backbone() -> TinyBackbone:
     return TinyBackbone()
 
 
+@pytest.fixture(scope="session")
+def make_tiny() -> Callable[[], TinyBackbone]:
+    """Make tiny backbones, all with the same weights, in eval mode."""
+    return lambda: TinyBackbone().eval()
+
+
 @pytest.fixture
 def make_batch(backbone: TinyBackbone) -> Callable[..., TripletBatch]:
     """Make a batch of ``size`` triplets with pixels; ``seed`` is that of the step's generator."""
+    return partial(batch_of, backbone)
 
-    def make(size: int = 6, *, seed: int = 0, **changes: object) -> TripletBatch:
-        draws = torch.Generator().manual_seed(1000 + size)
-        reference, target = torch.rand(2, size, 3, 16, 16, generator=draws)
-        fields: dict[str, object] = {
-            "triplet_ids": tuple(f"t{i}" for i in range(size)),
-            "texts": tuple("longer " * (i % 4) + "x" for i in range(size)),
-            "reference_tokens": backbone.encode_images(reference),
-            "target_tokens": backbone.encode_images(target),
-            "generator": torch.Generator().manual_seed(seed),
-            "reference_pixels": reference,
-            "target_pixels": target,
-            "counterfactual_tokens": backbone.encode_images(reference.flip(3)),
-        }
-        return TripletBatch(**(fields | changes))
 
-    return make
+@pytest.fixture(scope="session")
+def make_batch_of() -> Callable[..., TripletBatch]:
+    """Make a batch for a given backbone: ``(backbone, size)``, and what :func:`batch_of` takes."""
+    return batch_of
+
+
+def batch_of(backbone: TinyBackbone, size: int = 6, *, seed: int = 0, **changes: object) -> TripletBatch:
+    draws = torch.Generator().manual_seed(1000 + size)
+    reference, target = torch.rand(2, size, 3, 16, 16, generator=draws)
+    fields: dict[str, object] = {
+        "triplet_ids": tuple(f"t{i}" for i in range(size)),
+        "texts": tuple("longer " * (i % 4) + "x" for i in range(size)),
+        "reference_tokens": backbone.encode_images(reference),
+        "target_tokens": backbone.encode_images(target),
+        "generator": torch.Generator().manual_seed(seed),
+        "reference_pixels": reference,
+        "target_pixels": target,
+        "counterfactual_tokens": backbone.encode_images(reference.flip(3)),
+    }
+    return TripletBatch(**(fields | changes))
