@@ -63,7 +63,7 @@ class Plan:
     clusters_at_least: int
 
 
-TRAIN_PLAN = Plan(11, 1, (1.0, 0.0, 0.0), triplets=16, from_hub=0.5, to_hub=0.12, clusters_at_least=1)
+TRAIN_PLAN = Plan(10, 1, (1.0, 0.0, 0.0), triplets=10, from_hub=0.5, to_hub=0.12, clusters_at_least=1)
 VAL_PLAN = Plan(60, 5, (0.75, 0.2, 0.05), triplets=56, from_hub=0.7, to_hub=0.0, clusters_at_least=3)
 """The val galleries are dense, so that neither picture nor text alone finds the target."""
 
@@ -259,7 +259,8 @@ def _paths(
         elif draw_ < plan.from_hub + plan.to_hub and to_hub:
             yield to_hub.pop()
         else:
-            yield next(across)
+            path = next(across, None)
+            yield path if path is not None else (from_hub or to_hub).pop()
 
 
 def _across(siblings: list[Edit], rng: np.random.Generator) -> Iterator[tuple[int, int, list[Edit]]]:
