@@ -111,8 +111,7 @@ class QFormerBackbone(Backbone):
     def text_pass(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Read texts alone: the hidden states ``[B, L, H]`` and the mask ``[B, L]``."""
         words, mask = self._words(texts)
-        hidden = self.qformer(query_embeds=words, query_length=0, attention_mask=mask).last_hidden_state
-        return hidden, mask
+        return self._by_length(words, mask.to(words), None)[0], mask
 
     def text(self, texts: Sequence[str]) -> Tensor:
         """Embed texts alone: normalise(W_t out[0]), ``[B, D]``."""
@@ -147,14 +146,23 @@ class QFormerBackbone(Backbone):
         mask = embeddings.new_ones(len(embeddings), self.shape.queries)
         if text_mask is None:
             return self._run(embeddings, mask, image, attention)
-        mask = torch.cat([mask, text_mask.to(mask)], dim=1)
+        return self._by_length(embeddings, torch.cat([mask, text_mask.to(mask)], dim=1), image, attention)
+
+    def _by_length(
+        self, embeddings: Tensor, mask: Tensor, image: Tensor | None, attention: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the Q-Former on texts of like length together, each group as long as its longest.
+
+        On a CPU padding costs time; elsewhere all are run at once.
+        """
         if embeddings.device.type != "cpu":
             return self._run(embeddings, mask, image, attention)
-        # On a CPU padding costs time: texts of like length are run together, each group as long as its longest.
-        order = mask.sum(dim=1).argsort(stable=True)
+        lengths = mask.sum(dim=1)
+        order = lengths.argsort(stable=True)
+        groups = 1 if lengths[order[0]] == lengths[order[-1]] else _LENGTH_GROUPS
         parts, weights = [], []
-        for rows in torch.split(order, max(-(-len(order) // _LENGTH_GROUPS), _SMALLEST_GROUP)):
-            longest = int(mask[rows].sum(dim=1).max())
+        for rows in torch.split(order, max(-(-len(order) // groups), _SMALLEST_GROUP)):
+            longest = int(lengths[rows[-1]])
             part, weight = self._run(
                 embeddings[rows, :longest],
                 mask[rows, :longest],
