@@ -124,6 +124,8 @@ def test_a_grid_runs_keeps_what_is_done_and_writes_a_table(
     table = (tmp_path / "grid" / "grid.md").read_text()
     assert "| mix 0 | `infonce` | 0 | **" in table
     assert "not run" not in table
+    run_grid(Grid(tiny_benchmark, tmp_path / "grid", cells[2:]))
+    assert (tmp_path / "grid" / "grid.md").read_text() == table  # what was finished before stays in it
     assert "not run" in to_markdown(Grid(tiny_benchmark, tmp_path / "x", cells), [])
 
     with pytest.raises(UsageError, match="another training"):

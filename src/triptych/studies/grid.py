@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -177,10 +177,10 @@ def run_grid(
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(run, grid.cells))
-    outcomes = write_tables(grid)
+    found = write_tables(grid)
     if failed:
         raise TriptychError(f"{len(failed)} of {len(grid.cells)} cells failed:\n" + "\n".join(failed))
-    return outcomes
+    return [outcome for outcome in found if outcome.cell in grid.cells]
 
 
 def is_done(grid: Grid, cell: Cell) -> bool:
@@ -203,14 +203,13 @@ def manifest_of(benchmark: Benchmark, level: NoiseLevel, folder: Path) -> Path |
 
 
 def outcomes(grid: Grid) -> Iterator[Outcome]:
-    """Read what is finished."""
-    for cell in grid.cells:
-        folder = grid.folder / cell.name
-        if is_done(grid, cell):
-            noted = json.loads((folder / "cell.json").read_text(encoding="utf-8"))
-            found = Detection(**noted["detection"]) if noted["detection"] else None
-            best, last = (Evaluation.read(folder / f"evaluation-{which}.json") for which in ("best", "last"))
-            yield Outcome(cell, best, last, found, noted["seconds"])
+    """Read what is finished in the folder, cells that were asked for at another time too."""
+    for path in sorted(grid.folder.glob("*/cell.json")):
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        cell = Cell(noted["method"], NoiseLevel(**noted["noise"]), noted["seed"])
+        found = Detection(**noted["detection"]) if noted["detection"] else None
+        best, last = (Evaluation.read(path.parent / f"evaluation-{which}.json") for which in ("best", "last"))
+        yield Outcome(cell, best, last, found, noted["seconds"])
 
 
 def write_tables(grid: Grid) -> list[Outcome]:
@@ -222,14 +221,15 @@ def write_tables(grid: Grid) -> list[Outcome]:
 
 
 def to_markdown(grid: Grid, found: Sequence[Outcome]) -> str:
-    """Write the table; a cell that is not finished says so."""
+    """Write the table; a cell that was asked for and is not finished says so."""
     by_cell = {outcome.cell: outcome for outcome in found}
+    cells = {*grid.cells, *by_cell}
     lines = [
         "| training data | method | seed | R@10 best epoch | R@10 last epoch | R@50 best | R@50 last "
         "| cleanliness AUROC | cleanliness AP |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for cell in sorted(grid.cells, key=lambda cell: (cell.noise.oracle, cell.noise, cell.method, cell.seed)):
+    for cell in sorted(cells, key=lambda cell: (cell.noise.oracle, cell.noise, cell.method, cell.seed)):
         head = f"| {cell.noise.name} | `{cell.method}` | {cell.seed} |"
         outcome = by_cell.get(cell)
         if outcome is None:
@@ -273,7 +273,7 @@ def _run_cell(grid: Grid, cell: Cell, manifest: Path | None, threads: int) -> No
         found = detection(ids, values, NoiseManifest.read(run.noise).noisy_ids)
     write_json(
         folder / "cell.json",
-        {"seconds": time.monotonic() - started, "detection": None if found is None else vars(found)},
+        {**asdict(cell), "seconds": time.monotonic() - started, "detection": found and asdict(found)},
     )
 
 
