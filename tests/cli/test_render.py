@@ -12,7 +12,7 @@ def test_render_says_what_it_made(tmp_path):
     out = tmp_path / "rendered"
     result = runner.invoke(app, ["render", str(out), "--seed", "3", "--train", "6", "--val", "3"])
     assert result.exit_code == 0, result.output
-    assert "train: 6 triplets over 36 pictures" in result.stdout
+    assert "train: 6 triplets over 33 pictures" in result.stdout
     assert "val: 3 triplets" in result.stdout
     info = runner.invoke(app, ["info", str(out)])
     assert info.exit_code == 0

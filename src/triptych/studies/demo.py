@@ -49,12 +49,12 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: str | None = Field(None, description="a data set; None draws one")
-    train: int = Field(1200, description="training triplets that are drawn")
+    train: int = Field(600, description="training triplets that are drawn")
     val: int = Field(480, description="validation queries that are drawn")
     ratio: float = Field(0.5, description="share of the training triplets that is corrupted (mix)")
     methods: tuple[str, ...] = Field(("infonce", "intent"), description="what is compared")
     align_epochs: int = Field(8, description="epochs of the alignment on captions")
-    epochs: int = Field(8, description="epochs of each method")
+    epochs: int = Field(14, description="epochs of each method")
     batch_size: int = Field(64, description="triplets a step")
     dropout: float = Field(0.0, description="dropout; without it a naive loss memorises what is wrong")
     backbone: dict[str, Any] = Field(
