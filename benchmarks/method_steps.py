@@ -2,8 +2,8 @@
 
     python benchmarks/method_steps.py [--batch-size 128] [--steps 9]
 
-A step is forward, backward, clipping and AdamW. The steps of all methods alternate, so that a busy machine slows all
-alike; the median counts. ``passes`` are the Q-Former passes of a step, counted while it runs. The promise: a method with
+A step is forward, backward, clipping and AdamW. The steps of all methods alternate, so that a busy machine slows
+all alike; the median counts. Q-Former calls are counted while a step runs. The promise: a method with
 one query pass costs at most 1.3 times ``infonce``, the others no more than their extra passes.
 """
 

@@ -98,7 +98,10 @@ def small_evaluation(tiny_benchmark: Path) -> Any:
 
     def score(words: tuple[str, ...]) -> None:
         which, target = words[words.index("--checkpoint") + 1], Path(words[words.index("--json") + 1])
-        evaluate(f"{words[1]}/{which}", tiny_benchmark, protocol=REFERENCE_REMOVED).write(target)
+        context = "--no-context" not in words
+        evaluate(f"{words[1]}/{which}", tiny_benchmark, protocol=REFERENCE_REMOVED, context=context).write(
+            target
+        )
 
     return score
 
@@ -122,7 +125,8 @@ def test_a_grid_runs_keeps_what_is_done_and_writes_a_table(
     assert told == [cells[2]]
     assert len(tiny_runs) == 9
     table = (tmp_path / "grid" / "grid.md").read_text()
-    assert "| mix 0 | `infonce` | 0 | **" in table
+    row = next(line for line in table.splitlines() if line.startswith("| mix 0 | `infonce` | 0 | **"))
+    assert all(float(cell) >= 0 for cell in row.split("|")[8:10])  # image-only and text-only
     assert "not run" not in table
     run_grid(Grid(tiny_benchmark, tmp_path / "grid", cells[2:]))
     assert (tmp_path / "grid" / "grid.md").read_text() == table  # what was finished before stays in it

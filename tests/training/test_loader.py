@@ -138,7 +138,8 @@ def test_counterfactuals_where_a_method_asks(make: Callable[..., TripletLoader])
     """One of each reference's variants, drawn by epoch and step."""
     plain = make()
     variants = {
-        name: np.array([row, row + 1, row + 2, row + 3]) for row, name in enumerate(plain.table.column("reference"))
+        name: np.array([row, row + 1, row + 2, row + 3])
+        for row, name in enumerate(plain.table.column("reference"))
     }
     loader = make(bank_rows=variants.__getitem__)
     loader.cache = Recording()

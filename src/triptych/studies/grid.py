@@ -226,14 +226,14 @@ def to_markdown(grid: Grid, found: Sequence[Outcome]) -> str:
     cells = {*grid.cells, *by_cell}
     lines = [
         "| training data | method | seed | R@10 best epoch | R@10 last epoch | R@50 best | R@50 last "
-        "| cleanliness AUROC | cleanliness AP |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| image-only R@10 | text-only R@10 | cleanliness AUROC | cleanliness AP |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cell in sorted(cells, key=lambda cell: (cell.noise.oracle, cell.noise, cell.method, cell.seed)):
         head = f"| {cell.noise.name} | `{cell.method}` | {cell.seed} |"
         outcome = by_cell.get(cell)
         if outcome is None:
-            lines.append(f"{head} not run | | | | | |")
+            lines.append(f"{head} not run | | | | | | | |")
             continue
         best, last = (each.row("composed", "removed") for each in (outcome.best, outcome.last))
         low, high = best.intervals["R@10"]
@@ -241,9 +241,16 @@ def to_markdown(grid: Grid, found: Sequence[Outcome]) -> str:
         lines.append(
             f"{head} **{best.mean['R@10']:.1f}** [{low:.1f}, {high:.1f}] (epoch {outcome.best.model.epoch}) | "
             f"{last.mean['R@10']:.1f} (epoch {outcome.last.model.epoch}) | {best.mean['R@50']:.1f} | "
-            f"{last.mean['R@50']:.1f} | {_figure(scores.auroc)} | {_figure(scores.average_precision)} |"
+            f"{last.mean['R@50']:.1f} | {_half(outcome, 'image-only')} | {_half(outcome, 'text-only')} | "
+            f"{_figure(scores.auroc)} | {_figure(scores.average_precision)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _half(outcome: Outcome, name: str) -> str:
+    """Give what half of the query finds, where it can be asked alone."""
+    rows = [row for row in outcome.best.rows if (row.name, row.reference) == (name, "removed")]
+    return f"{rows[0].mean['R@10']:.1f}" if rows else "-"
 
 
 def _figure(value: float | None) -> str:
@@ -264,8 +271,9 @@ def _run_cell(grid: Grid, cell: Cell, manifest: Path | None, threads: int) -> No
             _triptych(threads, "train", "-o", folder, *_options(grid, cell, manifest))
     for which in ("best", "last"):
         _triptych(
-            threads, "evaluate", folder, "--data", grid.data, "--checkpoint", which, "--no-context",
+            threads, "evaluate", folder, "--data", grid.data, "--checkpoint", which,
             "--protocol", "reference-removed", "--json", folder / f"evaluation-{which}.json",
+            *(("--no-context",) if which == "last" else ()),
         )  # fmt: skip
     found = None
     if manifest is not None and not cell.noise.oracle:

@@ -35,7 +35,7 @@ class AlignConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epochs: int = Field(10, ge=1, description="passes over the (image, caption) pairs")
+    epochs: int = Field(8, ge=1, description="passes over the (image, caption) pairs")
     batch_size: int = Field(128, ge=2, description="pairs a step")
     learning_rate: float | None = Field(
         None, gt=0, description="peak rate; twice the backbone's default where not given"
