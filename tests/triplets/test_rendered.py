@@ -167,7 +167,7 @@ def test_forbidden_scenes_do_not_occur():
 
 def test_galleries_are_dense():
     """Near each reference lie many pictures; and many pictures elsewhere have what the text asks for."""
-    renderings, triplets = compose_split("val", 240, VAL_PLAN, 0, forbidden=frozenset(), first_id=0)
+    renderings, triplets = compose_split("val", 800, VAL_PLAN, 0, forbidden=frozenset(), first_id=0)
     near, fitting = [], []
     for triplet in triplets:
         gallery = [r for r in renderings if r.category == triplet.category and r is not triplet.reference]
