@@ -64,7 +64,7 @@ class Plan:
 
 
 TRAIN_PLAN = Plan(10, 1, (1.0, 0.0, 0.0), triplets=10, from_hub=0.5, to_hub=0.12, clusters_at_least=40)
-VAL_PLAN = Plan(50, 5, (0.75, 0.2, 0.05), triplets=46, from_hub=0.7, to_hub=0.0, clusters_at_least=3)
+VAL_PLAN = Plan(60, 5, (0.75, 0.2, 0.05), triplets=56, from_hub=0.7, to_hub=0.0, clusters_at_least=3)
 """The val galleries are dense, so that neither picture nor text alone finds the target."""
 
 SAME_GROUND = 0.85
