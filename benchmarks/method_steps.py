@@ -63,8 +63,7 @@ class Contestant:
         self.method: Method = registry.create(name, SETTINGS.get(name), self.backbone.shape)
         self.passes = 0
         self.seconds: list[float] = []
-        qformer: torch.nn.Module = self.backbone.qformer  # type: ignore[assignment]  # lite has one
-        qformer.register_forward_hook(self._count)
+        self.backbone.get_submodule("qformer").register_forward_hook(self._count)
         self.method.remember([name for batch in batches for name in batch.triplet_ids])
         for epoch in range(LATE + 1):
             if self.method.memory is not None:

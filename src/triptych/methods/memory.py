@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,11 +132,6 @@ class TripletMemory:
             if name not in state or state[name].shape != value.shape:
                 raise DataError(f'the checkpoint does not hold the memory "{name}" of these triplets')
             value.copy_(state[name])
-
-    def forget(self) -> None:
-        """Remove the files."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _map(self, generation: int) -> dict[str, Tensor]:
         assert self.folder is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from torch import Tensor
@@ -52,7 +53,7 @@ class CleanlinessRecord:
             table = pa.Table.from_arrays(columns, schema=SCHEMA)
             if self.path.is_file():
                 before = pq.read_table(self.path)
-                earlier = pa.compute.less_equal(before["epoch"], epoch)
+                earlier = pc.less_equal(before["epoch"], epoch)
                 table = pa.concat_tables([before.filter(earlier), table])
             with atomic_path(self.path) as temporary:
                 pq.write_table(table, temporary)
@@ -68,8 +69,8 @@ def read_cleanliness(path: Path, epoch: int | None = None) -> tuple[list[str], n
     if not path.is_file():
         raise DataError("this run recorded no cleanliness", file=path, mend="Train with `triptych train`.")
     table = pq.read_table(path)
-    last = pa.compute.max(table["epoch"]).as_py()
-    chosen = table.filter(pa.compute.equal(table["epoch"], last if epoch is None else epoch))
+    last = pc.max(table["epoch"]).as_py()
+    chosen = table.filter(pc.equal(table["epoch"], last if epoch is None else epoch))
     if not len(chosen):
         raise DataError(f"there is no epoch {epoch}; it ends with {last}", file=path, field="epoch")
     return chosen["triplet_id"].to_pylist(), chosen["cleanliness"].to_numpy()
