@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from triptych.methods import registry
-from triptych.methods.layers.attention import attention, encoder_layer
+from triptych.methods.layers.attention import attention, encode_at, encoder_layer
 from triptych.methods.layers.cala_attention import HingeAttention, TwinAttention
 from triptych.methods.layers.linear import linear
 from triptych.methods.layers.ssn_fusion import SsnFusion
@@ -47,6 +47,20 @@ def test_the_start_is_torchs_usual_one() -> None:
         else:
             assert ours[name].std().item() == pytest.approx(value.std().item(), rel=0.25), name
             assert_close(ours[name].abs().max(), value.abs().max(), rtol=0.1, atol=0.0, msg=name)
+
+
+def test_a_layer_asked_for_some_tokens_gives_what_it_gives_for_all() -> None:
+    layer = encoder_layer(16, 2, seeded(0), feedforward=32).double().train()
+    for part in layer.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    layer.self_attn.dropout = 0.0
+    tokens = torch.randn(3, 7, 16, generator=seeded(1), dtype=torch.float64)
+    padding = torch.zeros(3, 7, dtype=torch.bool)
+    padding[1, 5:] = True
+    whole = layer(tokens, src_key_padding_mask=padding)
+    assert_close(encode_at(layer, tokens[:, 1:4], tokens, padding), whole[:, 1:4], rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(encode_at(layer, tokens[:, 1:4], tokens)[1], whole[1, 1:4])
 
 
 def test_heads_must_divide_the_width() -> None:

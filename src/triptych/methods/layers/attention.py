@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from triptych.methods.layers.linear import restart
 
@@ -39,6 +39,24 @@ def encoder_layer(
     for norm in (layer.norm1, layer.norm2):
         norm.reset_parameters()  # ones and zeros: nothing is drawn
     return layer
+
+
+def encode_at(
+    layer: nn.TransformerEncoderLayer, asked: Tensor, tokens: Tensor, padding: Tensor | None = None
+) -> Tensor:
+    """Return what a post-norm layer makes of some of its tokens, ``[B, A, W]``, without computing the rest.
+
+    Args:
+        layer: of :func:`encoder_layer`.
+        asked: ``[B, A, W]``, rows of ``tokens``.
+        tokens: ``[B, T, W]``, what they attend to.
+        padding: ``[B, T]``, true where a token is padding.
+    """
+    seen = layer.self_attn(asked, tokens, tokens, key_padding_mask=padding, need_weights=False)[0]
+    middle = layer.norm1(asked + layer.dropout1(seen))
+    deep = layer.linear2(layer.dropout(layer.activation(layer.linear1(middle))))
+    result: Tensor = layer.norm2(middle + layer.dropout2(deep))
+    return result
 
 
 def _check(width: int, heads: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from triptych.methods.layers.attention import encoder_layer
+from triptych.methods.layers.attention import encode_at, encoder_layer
 from triptych.methods.layers.linear import linear
 from triptych.objectives.precision import full_precision
 
@@ -100,8 +100,9 @@ class SsnFusion(nn.Module):
 
     def target(self, image: Tensor, image_embedding: Tensor) -> Tensor:
         """Return targets, ``[B, W]`` unit rows, from their tokens ``[B, P, V]`` and pooled ``[B, W]``."""
-        fused: Tensor = self.fusion(self._project(image) + self.types[IMAGE])
-        return _unit(RESIDUAL * full_precision(fused[:, 0]) + full_precision(image_embedding))
+        tokens = self._project(image) + self.types[IMAGE]
+        fused = encode_at(self.fusion, tokens[:, :1], tokens)[:, 0]
+        return _unit(RESIDUAL * full_precision(fused) + full_precision(image_embedding))
 
     def _project(self, image: Tensor) -> Tensor:
         projected: Tensor = self.image_projection(image.to(self.image_projection.weight.dtype))
@@ -118,13 +119,13 @@ class SsnFusion(nn.Module):
     def _combine(
         self, image: Tensor, text: Tensor, text_mask: Tensor, image_embedding: Tensor, text_embedding: Tensor
     ) -> Tensor:
-        tokens = torch.cat([image + self.types[IMAGE], text + self.types[TEXT]], dim=1)
+        image, text = image + self.types[IMAGE], text + self.types[TEXT]
         padding = None
         if self.mask_padding:
             padding = functional.pad(text_mask == 0, (image.shape[1], 0), value=False)
-        fused = self.fusion(tokens, src_key_padding_mask=padding)
-        pooled = _pool(fused[:, image.shape[1] :], text_mask)
-        h = torch.cat([pooled, fused[:, 0]], dim=-1)
+        asked = torch.cat([image[:, :1], text], dim=1)  # nothing else of the layer's output is read
+        fused = encode_at(self.fusion, asked, torch.cat([image, text], dim=1), padding)
+        h = torch.cat([_pool(fused[:, 1:], text_mask), fused[:, 0]], dim=-1)
         residual = full_precision(self.output(self.combiner(h).relu()))
         share = torch.sigmoid(full_precision(self.share(h)))
         embeddings = share * full_precision(text_embedding) + (1 - share) * full_precision(image_embedding)
