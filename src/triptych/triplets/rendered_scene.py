@@ -39,7 +39,7 @@ PLACES = (
 
 MOST_THINGS = 4
 
-THINGS = (0.2, 0.42, 0.26, 0.12)
+THINGS = (0.18, 0.4, 0.28, 0.14)
 """How often a scene is drawn with one, two, three and four things."""
 
 KIND_WEIGHTS: dict[str, float] = {
