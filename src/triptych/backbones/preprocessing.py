@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from PIL import Image
 
 MAX_PADDED_PIXELS = 64_000_000
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+Preprocessing = Literal["target_pad", "square_pad", "centre_crop", "squash"]
+"""How a picture becomes a square: padded to 1.25 and cropped (specification 1.2, TargetPad), padded to a square,
+cropped as it is (CLIP's own), or squeezed (SigLIP's own)."""
+
+
+def to_square(image: Image.Image, size: int, how: Preprocessing = "target_pad") -> Image.Image:
+    """Make an RGB picture a square of ``size`` pixels a side; bicubic."""
+    if how == "squash":
+        return image.resize((size, size), Image.Resampling.BICUBIC)
+    if how == "square_pad":
+        image = target_pad(image, 1.0)
+    elif how == "target_pad":
+        image = target_pad(image)
+    return resize_and_crop(image, size)
 
 
 def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
