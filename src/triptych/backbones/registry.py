@@ -43,6 +43,7 @@ ENTRIES: Mapping[str, Entry] = {
     "lite": Entry("lite", "LiteConfig", "LiteBackbone"),
     "blip2": Entry("blip2", "Blip2Config", "Blip2Backbone"),
     "blip2-vitl": Entry("blip2", "Blip2VitLConfig", "Blip2VitLBackbone"),
+    "clip": Entry("clip", "ClipConfig", "ClipBackbone", qformer=False),
 }
 NAMES = tuple(ENTRIES)
 
