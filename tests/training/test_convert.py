@@ -94,7 +94,8 @@ def test_a_first_stage(
     model = load_model(tmp_path / "model")
     original = create_backbone({"name": "blip2", "weights": str(folder)}).eval()
     pixels = torch.rand(2, 3, 28, 28)
-    assert_close(model.backbone.encode_images(pixels), original.encode_images(pixels), atol=0, rtol=0)
+    # the original's key bias, which LAVIS has not, moves no attention: only rounding differs
+    assert_close(model.backbone.encode_images(pixels), original.encode_images(pixels), atol=1e-4, rtol=1e-4)
     tokens = model.backbone.encode_images(pixels)
     assert_close(
         model.backbone.vision(tokens), original.vision(tokens), atol=1e-4, rtol=1e-4

@@ -68,7 +68,9 @@ class StoredWeights:
         except (SafetensorError, OSError) as error:
             raise _unreadable(path, error) from error
         refuse_not_finite(name, tensor, path)
-        return tensor.clone()  # in memory of its own: the last bits of a product depend on where its factors lie
+        return (
+            tensor.clone()
+        )  # in memory of its own: the last bits of a product depend on where its factors lie
 
 
 def refuse_not_finite(name: str, tensor: Tensor, file: Path) -> None:

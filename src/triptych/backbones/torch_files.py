@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,10 +33,8 @@ def load_torch_file(path: Path) -> Any:
     except pickle.UnpicklingError as error:
         if "nsupported" not in str(error):  # else a global or an operation that is not of tensors
             raise _damaged(path, error) from error
-        named = [
-            word for word in str(error).replace("GLOBAL ", "").split() if "." in word and word[0].isalpha()
-        ]
-        what = next((word for word in named if not word.startswith("torch.")), "something else")
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        what = named[1] if named else "of a kind that is not named"
         lines = _EXPORT.format(name=path.name, stem=path.stem).replace("\n", "\n    ")
         raise DataError(
             f"this is a whole pickled object ({what}), not a dictionary of tensors; to read it would run code from it",

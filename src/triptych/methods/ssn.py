@@ -58,10 +58,11 @@ class SsnConfig(MethodConfig):
     heads: int = Field(8, ge=1, description="attention heads of the fusion layer; they must divide D")
     feedforward: int = Field(2048, ge=1, description="width of the fusion layer's feed-forward part")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the fusion layer, in training")
-    backbone_rate: float = Field(
-        1.0,
+    backbone_rate: float | None = Field(
+        None,
         gt=0,
-        description="learning rate of the backbone over the head's; released 0.2, for towers that are pretrained",
+        description="learning rate of the backbone over the head's; if null 0.2 for CLIP's towers (released), which "
+        "are pretrained, and 1 for a Q-Former",
     )
 
 
@@ -104,7 +105,7 @@ class Ssn(Method):
         """Give each group its share of the rate, as released."""
         owner, _, name = parameter.partition(".")
         if owner == "backbone":
-            return self.config.backbone_rate
+            return self.config.backbone_rate or (1.0 if self.shape.qformer else 0.2)
         return next((rate for start, rate in RATES.items() if name.startswith(start)), 1.0)
 
     def losses(self, batch: TripletBatch, backbone: Backbone) -> Losses:
