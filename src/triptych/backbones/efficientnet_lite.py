@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from triptych.backbones.torch_files import load_torch_file
+
 BATCH_NORM_EPS = 1e-3
 
 
@@ -118,7 +120,7 @@ def load_efficientnet_lite0(path: Path) -> EfficientNetLite0:
     Raises:
         KeyError: the file misses a weight of the architecture.
     """
-    state: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    state: dict[str, Tensor] = load_torch_file(path)
     model = EfficientNetLite0()
     _fold(model.stem, state, "_conv_stem", "_bn0")
     for index, block in enumerate(model.blocks):

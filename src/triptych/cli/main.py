@@ -20,6 +20,7 @@ VERBS = {
     "methods": "List the methods, or show the switches of one.",
     "align": "Teach a backbone to match pictures and captions, before training.",
     "train": "Train a retrieval model on (reference, text, target) triplets.",
+    "convert": "Turn a published checkpoint into a model folder.",
     "evaluate": "Score a trained model: recall, mAP, intervals, context.",
     "study": "Run many trainings and compare them.",
     "search": "Find pictures by a reference picture and a text.",

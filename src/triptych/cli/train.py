@@ -41,7 +41,10 @@ def train(
         str | None, typer.Option(help="A method, as `triptych methods` lists them.", show_default="intent")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="What turns pictures and texts into features.", show_default="lite")
+        str | None,
+        typer.Option(
+            help="What turns pictures and texts into features.", show_default="that of --init, else lite"
+        ),
     ] = None,
     noise: Annotated[
         str | None,
@@ -173,7 +176,7 @@ def _train(settings: Settings, out: Path) -> Run:
             benchmark,
             out,
             method={"name": "intent", **settings["method"]},
-            backbone={"name": "lite", **settings["backbone"]},
+            backbone=settings["backbone"],
             noise=given.get("noise"),
             drop_noisy=given.get("drop_noisy", False),
             init=given.get("init"),

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from triptych.backbones.base import Backbone, BackboneShape
 from triptych.errors import UsageError
@@ -20,7 +19,6 @@ from triptych.methods.config import MethodConfig
 from triptych.methods.layers.linear import linear
 from triptych.methods.layers.ssn_fusion import SsnFusion
 from triptych.objectives import (
-    full_precision,
     info_nce,
     match_probabilities,
     positive_and_negative,
@@ -60,10 +58,11 @@ class SsnConfig(MethodConfig):
     heads: int = Field(8, ge=1, description="attention heads of the fusion layer; they must divide D")
     feedforward: int = Field(2048, ge=1, description="width of the fusion layer's feed-forward part")
     dropout: float = Field(0.1, ge=0, lt=1, description="dropout of the fusion layer, in training")
-    backbone_rate: float = Field(
-        1.0,
+    backbone_rate: float | None = Field(
+        None,
         gt=0,
-        description="learning rate of the backbone over the head's; released 0.2, for towers that are pretrained",
+        description="learning rate of the backbone over the head's; if null 0.2 for CLIP's towers (released), which "
+        "are pretrained, and 1 for a Q-Former",
     )
 
 
@@ -79,6 +78,7 @@ class Ssn(Method):
     about = ABOUT
     Config = SsnConfig
     captions = "random4"
+    qformer = False
 
     config: SsnConfig
 
@@ -105,7 +105,7 @@ class Ssn(Method):
         """Give each group its share of the rate, as released."""
         owner, _, name = parameter.partition(".")
         if owner == "backbone":
-            return self.config.backbone_rate
+            return self.config.backbone_rate or (1.0 if self.shape.qformer else 0.2)
         return next((rate for start, rate in RATES.items() if name.startswith(start)), 1.0)
 
     def losses(self, batch: TripletBatch, backbone: Backbone) -> Losses:
@@ -139,13 +139,13 @@ class Ssn(Method):
         self, tokens: Tensor, texts: Sequence[str], backbone: Backbone
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Return what the fusion takes: image tokens, their pooled embedding, text tokens, theirs, and the mask."""
-        text, states, mask = backbone.text_and_states(texts)
+        text, states, mask = backbone.pool_texts(texts)
         return *self._see(tokens, backbone), self.words(states), text, mask
 
     def _see(self, tokens: Tensor, backbone: Backbone) -> tuple[Tensor, Tensor]:
         """Return image tokens ``[B, P, V]``, one for the whole first, and the pooled embedding ``[B, D]``."""
         image = backbone.vision(tokens)
-        pooled = full_precision(backbone.as_targets(backbone.look(image))).mean(dim=1)
+        pooled = backbone.pool_images(image)
         if not self.shape.class_token:
             image = torch.cat([image.mean(dim=1, keepdim=True), image], dim=1)
-        return image, functional.normalize(pooled, dim=-1)
+        return image, pooled

@@ -109,9 +109,7 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> Model:
     Raises:
         DataError: the folder holds no model, or its files are damaged or do not fit each other.
     """
-    folder = Path(folder)
-    if not (folder / WEIGHTS).is_file() and (folder / "best" / WEIGHTS).is_file():
-        folder = folder / "best"
+    folder = model_folder(Path(folder))
     settings = read_settings(folder)
     tensors, info = read_weights(folder)
     backbone = create_backbone(settings["backbone"])
@@ -124,6 +122,12 @@ def load_model(folder: str | Path, *, device: str = "cpu") -> Model:
     if method is not None:
         method.to(device).eval()
     return Model(backbone, method, settings, info)
+
+
+def model_folder(folder: Path) -> Path:
+    """Return the folder itself, or the best model of a run folder."""
+    best = folder / "best"
+    return best if not (folder / WEIGHTS).is_file() and (best / WEIGHTS).is_file() else folder
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -151,7 +155,14 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise DataError(
             '"backbone" is missing: it should be {"name": ..., sizes}', file=path, field="backbone"
         )
-    return settings
+    return {part: settings.get(part) for part in ("backbone", "method")} | {
+        "backbone": _own_weights(settings["backbone"], folder)
+    }
+
+
+def _own_weights(backbone: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Say where the frozen weights are that a model folder carries itself, its ``weights`` being "."."""
+    return {**backbone, "weights": str(folder.resolve())} if backbone.get("weights") == "." else backbone
 
 
 def read_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

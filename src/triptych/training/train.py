@@ -8,17 +8,25 @@ from typing import Any
 
 from triptych.backbones.base import Backbone
 from triptych.backbones.registry import configure as configure_backbone
-from triptych.backbones.registry import create_backbone
+from triptych.backbones.registry import create_backbone, settled
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError
 from triptych.methods.registry import configure as configure_method
+from triptych.methods.registry import refuse_unfit
 from triptych.noise import NoiseManifest, lighter, rate_of_epoch
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
 from triptych.training.evaluate import SplitEvaluator, find_split, noise_info
 from triptych.training.loader import BankRows, TripletLoader
 from triptych.training.loop import Learner, Trainer, Watcher
-from triptych.training.model import Model, build_method, load_tensors, read_settings, read_weights
+from triptych.training.model import (
+    Model,
+    build_method,
+    load_tensors,
+    model_folder,
+    read_settings,
+    read_weights,
+)
 from triptych.training.run import Run
 from triptych.triplets import Benchmark, TripletTable, read_benchmark
 
@@ -31,7 +39,7 @@ def train(
     folder: str | Path,
     *,
     method: str | Mapping[str, Any] = "intent",
-    backbone: str | Mapping[str, Any] = "lite",
+    backbone: str | Mapping[str, Any] | None = None,
     noise: NoiseManifest | str | Path | None = None,
     drop_noisy: bool = False,
     init: str | Path | None = None,
@@ -47,7 +55,7 @@ def train(
         data: a benchmark or its path.
         folder: the run folder; must be new or empty.
         method: a name, or ``{"name": ..., switches}``.
-        backbone: a name, or ``{"name": ..., sizes}``.
+        backbone: a name, or ``{"name": ..., sizes}``; what is not said is as in ``init``, else lite's default.
         noise: a manifest that corrupts the training triplets.
         drop_noisy: leave the manifest's triplets out instead: what a perfect filter would reach.
         init: a model folder whose backbone weights to start from, such as ``align`` writes.
@@ -75,7 +83,7 @@ def train(
             "noise": str(noise) if isinstance(noise, str | Path) else "given" if noise else None,
             "drop_noisy": drop_noisy,
             "init": str(Path(init).resolve()) if init else None,
-            "backbone": {"name": backbone} if isinstance(backbone, str) else dict(backbone),
+            "backbone": _backbone_settings(backbone, init),
             "method": {"name": method} if isinstance(method, str) else dict(method),
             "training": dict(training or {}),
         }
@@ -112,6 +120,16 @@ def resume(
     parts.prepare(stages)
     parts.trainer(run, watcher).train()
     return run
+
+
+def _backbone_settings(given: str | Mapping[str, Any] | None, init: str | Path | None) -> dict[str, Any]:
+    """Fill in what was not said of the backbone: from the model that it starts from, if that has the same one."""
+    said = {"name": given} if isinstance(given, str) else dict(given or {})
+    if init is not None and (model_folder(Path(init)) / "model.safetensors").is_file():
+        start = read_settings(model_folder(Path(init)))["backbone"]
+        if said.get("name", start["name"]) == start["name"]:
+            return settled({**start, **said})
+    return settled({"name": "lite", **said})
 
 
 class _Parts:
@@ -215,6 +233,7 @@ def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable, noise: 
         if "name" not in settings:
             raise UsageError(f'{part}: say which: {{"name": ...}}')
         configure(str(settings.pop("name")), settings)
+    refuse_unfit(str(config.method["name"]), str(config.backbone["name"]))
     find_split(benchmark, config.training.validate_on)
     if config.training.noise_curriculum and (noise is None or config.drop_noisy):
         raise UsageError("a noise curriculum needs a manifest (--noise) whose triplets are not left out")
@@ -259,8 +278,7 @@ def initialise(backbone: Backbone, folder: Path) -> None:
     Raises:
         DataError: the folder holds no model, or one of other sizes.
     """
-    if not (folder / "model.safetensors").is_file() and (folder / "best").is_dir():
-        folder = folder / "best"
+    folder = model_folder(folder)
     settings = read_settings(folder)
     tensors = {name: value for name, value in read_weights(folder)[0].items() if name.startswith("backbone.")}
     try:
