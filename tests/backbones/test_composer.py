@@ -1,59 +1,15 @@
 """The composer against the original Q-Former, and what must hold whatever its weights are."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from triptych.backbones.base import BackboneShape
 from triptych.backbones.composer import QFormerBackbone
-
-
-class TinyBlip2(QFormerBackbone):
-    """Random weights in BLIP-2's real depth, float64; a text is the number of a stored row of word ids."""
-
-    def __init__(self, folder: Path, ids: Tensor, mask: Tensor) -> None:
-        from transformers import Blip2ForImageTextRetrieval
-
-        model = Blip2ForImageTextRetrieval.from_pretrained(folder).double()
-        config = model.config
-        shape = BackboneShape(
-            queries=config.num_query_tokens,
-            dim=config.image_text_hidden_size,
-            hidden=config.qformer_config.hidden_size,
-            image_tokens=7,
-            image_width=config.qformer_config.encoder_hidden_size,
-            image_size=28,
-        )
-        super().__init__(shape, config.qformer_config)
-        self.double()
-        self.query_tokens.data.copy_(model.query_tokens)
-        for name in ("qformer", "text_projection", "vision_projection"):
-            getattr(self, name).load_state_dict(getattr(model, name).state_dict())
-        self.embeddings, self.ids, self.mask = model.embeddings, ids, mask
-        self.eval().requires_grad_(False)
-
-    def vision(self, tokens: Tensor) -> Tensor:
-        return tokens  # the stored ones are behind the final LayerNorm
-
-    def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        rows = [int(text) for text in texts]
-        return self.embeddings.word_embeddings(self.ids[rows]), self.mask[rows]
-
-    def positioned(self, embeddings: Tensor) -> Tensor:
-        return embeddings + self.embeddings.position_embeddings.weight[: embeddings.shape[1]]
-
-    def preprocess(self, image: Any) -> np.ndarray:
-        raise NotImplementedError
-
-    def encode_images(self, pixels: Tensor) -> Tensor:
-        raise NotImplementedError
-
 
 TEXTS = ["0", "1", "2", "3"]
 
@@ -64,71 +20,87 @@ def golden(shared: Path) -> dict[str, Tensor]:
         return {name: torch.from_numpy(file[name]) for name in file.files}
 
 
-@pytest.fixture(scope="module")
-def blip2(shared: Path, golden: dict[str, Tensor]) -> Iterator[TinyBlip2]:
-    return TinyBlip2(shared / "golden" / "blip2_tiny", golden["input_ids"], golden["attention_mask"])
+@pytest.fixture(scope="module", params=["float64", "float32"])
+def blip2(request: pytest.FixtureRequest, shared: Path, golden: dict[str, Tensor]) -> Any:
+    """The random weights in the real depth; a text is the number of a stored row of word ids."""
+    from triptych.backbones.registry import create_backbone
+
+    backbone = create_backbone({"name": "blip2", "weights": str(shared / "golden" / "blip2_tiny")})
+    backbone = backbone.to(getattr(torch, request.param)).eval().requires_grad_(False)
+    backbone.ln_vision = nn.Identity()  # the stored image tokens are behind it
+    rows = [golden["input_ids"], golden["attention_mask"]]
+    backbone.tokenise = lambda texts: tuple(value[[int(text) for text in texts]] for value in rows)
+    return backbone
 
 
 def agree(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    """To 1e-10 in float64, and to 1e-4 (absolute and relative) in float32."""
+    atol, rtol = (1e-10, 0) if found.dtype == torch.float64 else (1e-4, 1e-4)
+    torch.testing.assert_close(found.double(), expected, rtol=rtol, atol=atol)
 
 
-def test_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
-    agree(blip2.image_pass(golden["image_tokens"]), golden["image_hidden"])
-    agree(blip2.targets(golden["image_tokens"]), golden["target"])
+def as_held(backbone: QFormerBackbone, value: Tensor) -> Tensor:
+    """A stored input in the backbone's precision."""
+    return value.to(backbone.query_tokens.dtype)
 
 
-def test_fusion_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
-    composed = blip2.compose(golden["image_tokens"], TEXTS)
+def test_image_pass(blip2: Any, golden: dict[str, Tensor]) -> None:
+    agree(blip2.image_pass(as_held(blip2, golden["image_tokens"])), golden["image_hidden"])
+    agree(blip2.targets(as_held(blip2, golden["image_tokens"])), golden["target"])
+
+
+def test_fusion_pass(blip2: Any, golden: dict[str, Tensor]) -> None:
+    composed = blip2.compose(as_held(blip2, golden["image_tokens"]), TEXTS)
     real = torch.cat([torch.ones(4, 32), golden["attention_mask"]], dim=1).bool()
     agree(composed.hidden[real], golden["fusion_hidden"][real])
     agree(composed.vector, golden["composed"])
     agree(composed.tokens, golden["composed_tokens"])
 
 
-def test_query_tokens_can_be_replaced(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
-    negative = golden["negative_tokens"]
+def test_query_tokens_can_be_replaced(blip2: Any, golden: dict[str, Tensor]) -> None:
+    negative = as_held(blip2, golden["negative_tokens"])
     for tokens in (negative[0], negative):
-        composed = blip2.compose(golden["image_tokens"], TEXTS, query_tokens=tokens)
+        composed = blip2.compose(as_held(blip2, golden["image_tokens"]), TEXTS, query_tokens=tokens)
         agree(composed.vector, golden["negative_composed"])
     assert (golden["negative_composed"] - golden["composed"]).abs().max() > 0.01
 
 
-def test_no_image_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
-    fused = golden["fusion_hidden"][:, :32]
+def test_no_image_pass(blip2: Any, golden: dict[str, Tensor]) -> None:
+    fused = as_held(blip2, golden["fusion_hidden"][:, :32])
     refined = blip2.refine(fused, TEXTS)
     real = torch.cat([torch.ones(4, 32), golden["attention_mask"]], dim=1).bool()
     agree(refined.hidden[real], golden["sprc_second_hidden"][real])
     agree(refined.vector, golden["sprc_query"])
-    agree(blip2.refine(golden["image_hidden"], TEXTS).vector, golden["tme_query"])
+    agree(blip2.refine(as_held(blip2, golden["image_hidden"]), TEXTS).vector, golden["tme_query"])
 
 
-def test_prompt_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
-    agree(blip2.prompt(golden["prompt_tokens"], TEXTS), golden["prompt_query"])
-    agree(blip2.prompt(golden["prompt_tokens"][0], TEXTS), golden["prompt_query"])
+def test_prompt_pass(blip2: Any, golden: dict[str, Tensor]) -> None:
+    agree(blip2.prompt(as_held(blip2, golden["prompt_tokens"]), TEXTS), golden["prompt_query"])
+    agree(blip2.prompt(as_held(blip2, golden["prompt_tokens"][0]), TEXTS), golden["prompt_query"])
     states: list[Tensor] = []
     hook = blip2.qformer.register_forward_hook(
         lambda module, given, result: states.append(result.last_hidden_state)
     )
-    blip2.prompt(golden["prompt_tokens"], TEXTS)
+    blip2.prompt(as_held(blip2, golden["prompt_tokens"]), TEXTS)
     hook.remove()
     mask = golden["attention_mask"]
     real = torch.cat([mask[:, :1], torch.ones(4, 32), mask[:, 1:]], dim=1).bool()
     agree(states[0][real], golden["prompt_hidden"][real])
 
 
-def test_difference_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
-    difference = blip2.look(golden["difference_tokens"])
+def test_difference_pass(blip2: Any, golden: dict[str, Tensor]) -> None:
+    difference = blip2.look(as_held(blip2, golden["difference_tokens"]))
     agree(difference, golden["difference_word_embeddings"])
-    composed = blip2.refine(golden["image_hidden"], difference)
+    composed = blip2.refine(as_held(blip2, golden["image_hidden"]), difference)
     agree(composed.hidden, golden["difference_hidden"])
     agree(composed.vector, golden["difference_query"])
 
 
-def test_text_pass(blip2: TinyBlip2, golden: dict[str, Tensor]) -> None:
+def test_text_pass(blip2: Any, golden: dict[str, Tensor]) -> None:
     hidden, mask = blip2.text_pass(TEXTS)
     agree(hidden[mask.bool()], golden["text_hidden"][golden["attention_mask"].bool()])
-    agree(blip2.text(TEXTS), normalize(blip2.text_projection(golden["text_hidden"][:, 0]), dim=-1))
+    projected = blip2.text_projection(as_held(blip2, golden["text_hidden"][:, 0]))
+    agree(blip2.text(TEXTS), normalize(projected, dim=-1).double())
     together = blip2.text_and_states(TEXTS)
     assert all(map(torch.equal, together, (blip2.text(TEXTS), hidden, mask)))
 
@@ -220,7 +192,7 @@ def test_attention_rows_are_shares_of_the_real_positions(lite: QFormerBackbone) 
 
 @torch.no_grad()
 def test_attention_is_what_the_layer_computes(
-    blip2: TinyBlip2, golden: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+    blip2: Any, golden: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         blip2.qformer.config, "_attn_implementation", "eager"
@@ -228,12 +200,12 @@ def test_attention_is_what_the_layer_computes(
     layer = blip2.qformer.encoder.layer[-1].attention.attention
     computed: list[Tensor] = []
     hook = layer.register_forward_hook(lambda module, given, result: computed.append(result[1]))
-    composed = blip2.compose(golden["image_tokens"], TEXTS, attention=True)
+    composed = blip2.compose(as_held(blip2, golden["image_tokens"]), TEXTS, attention=True)
     hook.remove()
     assert composed.attention is not None
     assert len(computed) == 1
     order = golden["attention_mask"].sum(dim=1).argsort(stable=True)  # on a CPU texts are run by length
     expected = computed[0].mean(dim=1)
     longest = expected.shape[1]
-    found = composed.attention[order][:, :longest, :longest].double()
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+    found = composed.attention[order][:, :longest, :longest]
+    torch.testing.assert_close(found.double(), expected.double(), atol=1e-6, rtol=0)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class BackboneShape:
         image_width: V, width of a frozen token.
         image_size: side of the square input, in pixels.
         class_token: whether the first image token stands for the whole picture, as in a vision transformer.
+        qformer: whether pictures and texts are composed by a Q-Former, which most methods need.
     """
 
     queries: int
@@ -33,6 +35,7 @@ class BackboneShape:
     image_width: int
     image_size: int
     class_token: bool = False
+    qformer: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,19 @@ class Backbone(nn.Module, abc.ABC):
     def text_and_states(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
         """Give what :meth:`text` and :meth:`text_pass` give, ``[B, D]``, ``[B, L, H]`` and the mask, in one pass."""
         return self.text(texts), *self.text_pass(texts)
+
+    def pool_images(self, vision_tokens: Tensor) -> Tensor:
+        """Embed images by one vector each, ``[B, P, V]`` of :meth:`vision` to ``[B, D]``: the unit mean of targets.
+
+        A backbone with pooled embeddings of its own gives those, as they come.
+        """
+        targets = self.as_targets(self.look(vision_tokens))
+        precise = targets.to(torch.promote_types(targets.dtype, torch.float32))
+        return normalize(precise.mean(dim=1), dim=-1)
+
+    def pool_texts(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """Embed texts by one vector each ``[B, D]``, to go with :meth:`pool_images`; states and mask beside."""
+        return self.text_and_states(texts)
 
     def prepare_texts(self, texts: Iterable[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Compute once what is frozen about texts; nothing where the text side is trained."""

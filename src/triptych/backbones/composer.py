@@ -188,7 +188,6 @@ class QFormerBackbone(Backbone):
                 query_length=0 if image is None else self.shape.queries,
                 attention_mask=mask,
                 encoder_hidden_states=image,
-                encoder_attention_mask=None if image is None else image.new_ones(image.shape[:2]),
             ).last_hidden_state
         finally:
             if hook is not None:

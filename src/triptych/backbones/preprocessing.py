@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from PIL import Image
 
 MAX_PADDED_PIXELS = 64_000_000
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+
+Preprocessing = Literal["target_pad", "square_pad", "centre_crop", "squash"]
+"""How a picture becomes a square: padded to 1.25 and cropped (specification 1.2, TargetPad), padded to a square,
+cropped as it is (CLIP's own processor in transformers), or squeezed (SigLIP's own)."""
+
+
+def to_square(image: Image.Image, size: int, how: Preprocessing = "target_pad") -> Image.Image:
+    """Make an RGB picture a square of ``size`` pixels a side; bicubic."""
+    if how == "squash":
+        return image.resize((size, size), Image.Resampling.BICUBIC)
+    if how == "square_pad":
+        image = target_pad(image, 1.0)
+    elif how == "target_pad":
+        image = target_pad(image)
+    return resize_and_crop(image, size, floor=how == "centre_crop")
 
 
 def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
@@ -30,15 +49,18 @@ def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
     return padded
 
 
-def resize_and_crop(image: Image.Image, size: int) -> Image.Image:
-    """Resize the shorter side to ``size`` (bicubic, the longer side truncated), then crop the centre square."""
+def resize_and_crop(image: Image.Image, size: int, *, floor: bool = False) -> Image.Image:
+    """Resize the shorter side to ``size`` (bicubic, the longer side truncated), then crop the centre square.
+
+    The crop's corner is rounded, half to even, as torchvision does; ``floor`` cuts it, as transformers does.
+    """
     width, height = image.size
     if width <= height:
         scaled = (size, max(size, int(size * height / width)))
     else:
         scaled = (max(size, int(size * width / height)), size)
     image = image.resize(scaled, Image.Resampling.BICUBIC)
-    left, top = round((scaled[0] - size) / 2), round((scaled[1] - size) / 2)
+    left, top = ((side - size) // 2 if floor else round((side - size) / 2) for side in scaled)
     return image.crop((left, top, left + size, top + size))
 
 

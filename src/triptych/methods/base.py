@@ -167,6 +167,8 @@ class Method(nn.Module):
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     captions: ClassVar[CaptionMode] = "fixed"
     """How the captions of a triplet are joined in training, unless the user says otherwise."""
+    qformer: ClassVar[bool] = True
+    """Whether it needs a backbone that composes by a Q-Former."""
     counterfactual_bank: int = 0
     """Variants of each reference image that are cached before training; 0 = the method draws its own."""
     memory: TripletMemory | None = None

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import triptych.methods
+from triptych.backbones import registry as backbones
 from triptych.backbones.base import BackboneShape
 from triptych.errors import UsageError, explain_validation
 from triptych.methods.base import Method
@@ -56,9 +57,30 @@ def create(name: str, settings: Mapping[str, Any] | None, shape: BackboneShape, 
         seed: seeds the random start of its own layers.
 
     Raises:
-        UsageError: the method, a switch or a value is unknown.
+        UsageError: the method, a switch or a value is unknown, or it needs a Q-Former and the backbone has none.
     """
+    if get(name).qformer and not shape.qformer:
+        raise _no_qformer(name, "this backbone")
     return get(name)(configure(name, settings), shape, seed=seed)
+
+
+def refuse_unfit(name: str, backbone: str) -> None:
+    """Refuse a method that needs a Q-Former on a backbone without one, before either is built.
+
+    Raises:
+        UsageError: says which backbones fit the method and which methods the backbone.
+    """
+    if get(name).qformer and not backbones.entry(backbone).qformer:
+        raise _no_qformer(name, f'backbone "{backbone}"')
+
+
+def _no_qformer(name: str, what: str) -> UsageError:
+    fitting = ", ".join(known for known, entry in backbones.ENTRIES.items() if entry.qformer)
+    others = ", ".join(other for other in names() if not get(other).qformer)
+    return UsageError(
+        f'method "{name}" needs a Q-Former, which {what} has not.\n'
+        f"  Backbones that fit it: {fitting}. Methods that fit this backbone: {others}."
+    )
 
 
 @cache

@@ -9,7 +9,6 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from triptych.backbones.base import Backbone, BackboneShape
 from triptych.errors import UsageError
@@ -20,7 +19,6 @@ from triptych.methods.config import MethodConfig
 from triptych.methods.layers.linear import linear
 from triptych.methods.layers.ssn_fusion import SsnFusion
 from triptych.objectives import (
-    full_precision,
     info_nce,
     match_probabilities,
     positive_and_negative,
@@ -79,6 +77,7 @@ class Ssn(Method):
     about = ABOUT
     Config = SsnConfig
     captions = "random4"
+    qformer = False
 
     config: SsnConfig
 
@@ -139,13 +138,13 @@ class Ssn(Method):
         self, tokens: Tensor, texts: Sequence[str], backbone: Backbone
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Return what the fusion takes: image tokens, their pooled embedding, text tokens, theirs, and the mask."""
-        text, states, mask = backbone.text_and_states(texts)
+        text, states, mask = backbone.pool_texts(texts)
         return *self._see(tokens, backbone), self.words(states), text, mask
 
     def _see(self, tokens: Tensor, backbone: Backbone) -> tuple[Tensor, Tensor]:
         """Return image tokens ``[B, P, V]``, one for the whole first, and the pooled embedding ``[B, D]``."""
         image = backbone.vision(tokens)
-        pooled = full_precision(backbone.as_targets(backbone.look(image))).mean(dim=1)
+        pooled = backbone.pool_images(image)
         if not self.shape.class_token:
             image = torch.cat([image.mean(dim=1, keepdim=True), image], dim=1)
-        return image, functional.normalize(pooled, dim=-1)
+        return image, pooled

@@ -12,6 +12,7 @@ from triptych.backbones.registry import create_backbone
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError
 from triptych.methods.registry import configure as configure_method
+from triptych.methods.registry import refuse_unfit
 from triptych.noise import NoiseManifest, lighter, rate_of_epoch
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
@@ -215,6 +216,7 @@ def _check(config: RunConfig, benchmark: Benchmark, table: TripletTable, noise: 
         if "name" not in settings:
             raise UsageError(f'{part}: say which: {{"name": ...}}')
         configure(str(settings.pop("name")), settings)
+    refuse_unfit(str(config.method["name"]), str(config.backbone["name"]))
     find_split(benchmark, config.training.validate_on)
     if config.training.noise_curriculum and (noise is None or config.drop_noisy):
         raise UsageError("a noise curriculum needs a manifest (--noise) whose triplets are not left out")
