@@ -41,8 +41,7 @@ def require_space(folder: Path, needed_bytes: int, what: str) -> None:
     Raises:
         DataError: the disk has less free space; names both sizes.
     """
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(there).free
+    free = free_disk(folder)
     if needed_bytes > free:
         raise DataError(
             f"{what} need {readable_size(needed_bytes)}, and the disk has {readable_size(free)} free; "
@@ -50,6 +49,12 @@ def require_space(folder: Path, needed_bytes: int, what: str) -> None:
             file=folder,
             mend="Free some space, or choose a folder on another disk.",
         )
+
+
+def free_disk(folder: Path) -> int:
+    """Return the free bytes of the disk that a folder is on, or would be."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(there).free
 
 
 def readable_size(count: float) -> str:

@@ -47,6 +47,7 @@ class TokenCache:
             "backbone": backbone.name,
             "image_size": shape.image_size,
             "image_tokens": shape.image_tokens,
+            "preprocessing": _preprocessing(backbone),
         }
         self._store = FeatureStore(
             self.folder, backbone.fingerprint, shape.image_width, dtype=dtype, about=about
@@ -192,6 +193,14 @@ def default_folder(fingerprint: str, dtype: str | None) -> Path:
     if dtype is None:
         dtype = next((kind for kind, folder in folders.items() if folder.is_dir()), "float16")
     return folders[dtype]
+
+
+def _preprocessing(backbone: Backbone) -> str:
+    """Name how a backbone makes a picture square: its own word, its settings', or the specification's."""
+    for owner in (backbone, getattr(backbone, "config", None)):
+        if isinstance(named := getattr(owner, "preprocessing", None), str):
+            return named
+    return "target_pad"
 
 
 def find_keys(
