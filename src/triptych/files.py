@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,47 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise _not_writable(path) from error
         raise
+
+
+def require_space(folder: Path, needed_bytes: int, what: str) -> None:
+    """Refuse to begin what the disk cannot hold.
+
+    Args:
+        folder: where it would be written; it need not be there yet.
+        needed_bytes: how much.
+        what: names it, such as ``the tokens of 4,000 images``.
+
+    Raises:
+        DataError: the disk has less free space; names both sizes.
+    """
+    free = free_disk(folder)
+    if needed_bytes > free:
+        raise DataError(
+            f"{what} need {readable_size(needed_bytes)}, and the disk has {readable_size(free)} free; "
+            "nothing was written",
+            file=folder,
+            mend="Free some space, or choose a folder on another disk.",
+        )
+
+
+def free_disk(folder: Path) -> int:
+    """Return the free bytes of the disk that a folder is on, or would be."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(there).free
+
+
+def readable_size(count: float) -> str:
+    """Write a number of bytes as people read it.
+
+    Example:
+        >>> readable_size(12_800), readable_size(40e9)
+        ('12.8 kB', '40.0 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ VERBS = {
     "noise": "Corrupt training triplets on purpose, and write down which.",
     "methods": "List the methods, or show the switches of one.",
     "align": "Teach a backbone to match pictures and captions, before training.",
+    "cache": "Build, describe and verify the cache of image tokens.",
+    "plan": "Predict memory, disk and time of a training, without weights.",
     "train": "Train a retrieval model on (reference, text, target) triplets.",
     "convert": "Turn a published checkpoint into a model folder.",
     "evaluate": "Score a trained model: recall, mAP, intervals, context.",

@@ -130,10 +130,10 @@ class SearchEngine:
         return self._encode(decode_image(data, str(path))), hashlib.sha256(data).digest()
 
     def _encode(self, image: Image.Image) -> Tensor:
-        """Encode a picture as the cache would hold it: in half precision."""
+        """Encode a picture and round it as the cache would."""
         backbone = self.model.backbone
         pixels = torch.from_numpy(backbone.preprocess(image.convert("RGB")))[None]
-        return backbone.encode_images(pixels.to(backbone.device)).half().float()
+        return self._cache.rounded(backbone.encode_images(pixels.to(backbone.device)))
 
     @torch.inference_mode()
     def _embed(self, tokens: Tensor) -> Tensor:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from triptych.backbones.base import Backbone
-from triptych.backbones.token_cache import Progress, TokenCache
+from triptych.backbones.token_cache import Progress, TokenCache, find_keys
 from triptych.errors import UsageError
+from triptych.files import write_json
+from triptych.methods.registry import create as create_method
 from triptych.randomness import generator, torch_generator
-from triptych.triplets import ImageStore
+from triptych.triplets import Benchmark, ImageStore
+
+_BANKS = "banks"
 
 
 @runtime_checkable
@@ -71,7 +77,7 @@ def build_bank(
     variants, recipe = intervention.counterfactual_bank, intervention.counterfactual_recipe
     if len(pool) < 2:
         raise UsageError("a counterfactual needs an irrelevant picture, and there is only one reference")
-    pool_hash = hashlib.sha256("\n".join(keys[name].hex() for name in pool).encode()).hexdigest()
+    pool_hash = _pool_hash(pool, keys)
     load = lru_cache(maxsize=256)(lambda name: torch.from_numpy(backbone.preprocess(images.load(name)))[None])
 
     def make(name: str, variant: int) -> np.ndarray:
@@ -81,9 +87,99 @@ def build_bank(
         return intervention.counterfactual(load(name), load(irrelevant), backbone, draws)[0].numpy()
 
     def key(name: str, variant: int) -> bytes:
-        return hashlib.sha256(f"{keys[name].hex()}/{recipe}/{seed}/{pool_hash}/{variant}".encode()).digest()
+        return _key(keys[name], recipe, seed, pool_hash, variant)
 
     jobs = {key(n, v): (lambda n=n, v=v: make(n, v)) for n in pool for v in range(variants)}
     cache.add_derived(jobs, backbone, progress)
+    _note(cache.folder, f"{recipe}/{seed}/{pool_hash}", recipe, len({keys[name] for name in pool}), variants)
     rows = {name: cache.rows([key(name, variant) for variant in range(variants)]) for name in pool}
     return rows.__getitem__
+
+
+def read_banks(folder: Path) -> list[dict[str, Any]]:
+    """List the banks of a cache's folder: ``recipe``, ``references``, ``variants`` and ``entries`` each."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / _BANKS).glob("*.json"))]
+    return [{**bank, "entries": bank["references"] * bank["variants"]} for bank in found]
+
+
+def _note(folder: Path, identity: str, recipe: str, references: int, variants: int) -> None:
+    """Write down that a bank is in the cache, with the most variants that it was ever asked for."""
+    path = folder / _BANKS / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
+    if path.is_file():
+        variants = max(variants, int(json.loads(path.read_text(encoding="utf-8"))["variants"]))
+    write_json(path, {"recipe": recipe, "references": references, "variants": variants})
+
+
+def build_cache(
+    cache: TokenCache,
+    data: Benchmark,
+    backbone: Backbone,
+    *,
+    bank: int = 0,
+    method: Mapping[str, Any] | None = None,
+    stages: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> None:
+    """Encode every picture that training and evaluation on a benchmark read, so that they need no vision tower.
+
+    Args:
+        cache: where the tokens go.
+        data: whose train triplets and splits.
+        backbone: encodes.
+        bank: counterfactuals of each reference, as ``method.counterfactual_bank``; 0 = none.
+        method: ``{"name": ..., switches}`` of the method that alters references; ``intent`` by default.
+        stages: called with (what is being done, done, total).
+
+    Raises:
+        DataError: pictures cannot be read, or the disk cannot hold the tokens; that is said before it begins.
+        UsageError: the method has no counterfactuals, or there are fewer than two references.
+    """
+    parts = [part for query_sets in data.splits.values() for part in query_sets]
+    names = {
+        *data.train.image_ids(),
+        *(name for part in parts for name in (*part.gallery, *part.queries.column("reference"))),
+    }
+    references = sorted(set(data.train.column("reference")))
+    intervention = _intervention(method or {}, bank, backbone) if bank else None
+    keys, _ = find_keys(data.images, sorted(names))
+    missing = len({key for key in keys.values() if key not in cache})
+    cache.require_space(missing + (0 if intervention is None else _missing(intervention, references, keys, cache)))
+    keys = cache.add_images(data.images, sorted(names), backbone, lambda d, t: stages("image tokens", d, t))
+    if intervention is not None:
+        build_bank(
+            intervention,
+            references,
+            data.images,
+            keys,
+            cache,
+            backbone,
+            seed=0,
+            progress=lambda d, t: stages("counterfactual tokens", d, t),
+        )
+
+
+def _pool_hash(pool: Sequence[str], keys: Mapping[str, bytes]) -> str:
+    return hashlib.sha256("\n".join(keys[name].hex() for name in pool).encode()).hexdigest()
+
+
+def _key(image: bytes, recipe: str, seed: int, pool_hash: str, variant: int) -> bytes:
+    return hashlib.sha256(f"{image.hex()}/{recipe}/{seed}/{pool_hash}/{variant}".encode()).digest()
+
+
+def _missing(
+    intervention: Intervention, references: Sequence[str], keys: Mapping[str, bytes], cache: TokenCache
+) -> int:
+    """Count the variants that a bank lacks; a picture that cannot be read is found when it is read."""
+    known = [name for name in references if name in keys]
+    pool_hash = _pool_hash(known, keys)
+    recipe, variants = intervention.counterfactual_recipe, intervention.counterfactual_bank
+    wanted = {_key(keys[name], recipe, 0, pool_hash, variant) for name in known for variant in range(variants)}
+    return sum(key not in cache for key in wanted)
+
+
+def _intervention(method: Mapping[str, Any], bank: int, backbone: Backbone) -> Intervention:
+    switches = {key: value for key, value in method.items() if key != "name"}
+    name = str(method.get("name", "intent"))
+    made = create_method(name, {**switches, "counterfactual_bank": bank}, backbone.shape)
+    if not isinstance(made, Intervention):
+        raise UsageError(f"method {name} has no counterfactuals: leave out --bank")
+    return made

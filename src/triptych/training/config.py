@@ -56,6 +56,10 @@ class TrainingConfig(BaseModel):
         description="rates of wrong triplets, each for an equal part of the epochs, such as [0.2, 0.5, 0.8]; "
         "empty = all of the manifest from the start",
     )
+    cache_dtype: Literal["float16", "int8"] | None = Field(
+        None,
+        description="how image tokens are stored; null = as they are found, float16 where there are none",
+    )
     memory: Literal["ram", "disk"] = Field(
         "ram",
         description="where a method keeps what it remembers of each triplet; disk = mapped files in the run",
