@@ -51,9 +51,10 @@ def _read_as(
         findings.add_error("unreadable_file", error)
         return None
     if not isinstance(values, kind):
-        found = {list: "a list", dict: "an object"}.get(type(values), "a single value")
-        problem, mend = f"a {word} is expected, not {found}", f"The file must be a JSON {word}: {shape}."
-        findings.add("not_a_list", problem.replace("a o", "an o"), Place(name), mend=mend)
+        problem = "a list is expected, not an object or a single value"
+        if word == "object":
+            problem = "an object is expected, not a list or a single value"
+        findings.add("not_a_list", problem, Place(name), mend=f"The file must be a JSON {word}: {shape}.")
         return None
     return values
 
