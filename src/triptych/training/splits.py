@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from triptych.errors import DataError, UsageError
 from triptych.triplets import Benchmark, QuerySet
 from triptych.triplets.missing import missing_pictures
@@ -13,6 +16,25 @@ def find_split(benchmark: Benchmark, split: str) -> tuple[QuerySet, ...]:
         known = ", ".join(benchmark.splits) or "none"
         raise UsageError(f'{benchmark.name} has no split "{split}"; it has: {known}')
     return benchmark.splits[split]
+
+
+def only_categories(benchmark: Benchmark, split: str, names: Sequence[str]) -> Benchmark:
+    """Return a benchmark whose split has these categories only.
+
+    Raises:
+        UsageError: there is no such split, or one of the categories is unknown; lists the known ones.
+    """
+    parts = find_split(benchmark, split)
+    known = [part.category for part in parts]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(
+            f'split {split} of {benchmark.name} has no category "{unknown[0]}"; it has: {", ".join(known)}'
+        )
+    kept = tuple(part for part in parts if part.category in names)
+    note = f"Only {len(kept)} of {len(parts)} categories: {', '.join(part.category for part in kept)}."
+    notes = (*benchmark.notes, note) if len(kept) < len(parts) else benchmark.notes
+    return replace(benchmark, splits={**benchmark.splits, split: kept}, notes=notes)
 
 
 def check_split(benchmark: Benchmark, split: str) -> None:

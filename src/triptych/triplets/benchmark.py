@@ -45,6 +45,7 @@ class Benchmark:
         licence: what the data says of its licence, or a note that it says nothing.
         warnings: what was odd but usable, one sentence each, with counts.
         protocol: name of the protocol that the data is scored by unless told otherwise.
+        gallery_known: whether the galleries are complete; not so for CIRCO without COCO's list or pictures.
         notes: what a report on this data must say, such as queries that were left out; one sentence each.
     """
 
@@ -56,6 +57,7 @@ class Benchmark:
     licence: str = "not stated"
     warnings: tuple[str, ...] = ()
     protocol: str = "fashioniq"
+    gallery_known: bool = True
     notes: tuple[str, ...] = ()
 
     def gallery_hash(self, split: str) -> str:

@@ -83,6 +83,7 @@ def read_circo(root: Path, images: ImageStore, findings: Findings) -> Benchmark:
     }
     named = {image for part in read.values() for image in _named(part)}
     gallery = _gallery(root, images, named, findings)
+    known = len(gallery) > len(named) or len(images) > 0
     members = set(gallery)
     splits = {}
     for split, part in read.items():
@@ -107,6 +108,7 @@ def read_circo(root: Path, images: ImageStore, findings: Findings) -> Benchmark:
         images=images,
         licence=licence_note(root),
         protocol="circo",
+        gallery_known=known,
     )
 
 
