@@ -47,13 +47,17 @@ def test_a_small_circo(tiny_circo: Path):
 def test_cocos_own_list_is_the_gallery(tiny_circo: Path, tmp_path: Path):
     root = shutil.copytree(tiny_circo, tmp_path / "CIRCO")
     names = [f"{7 * at + 22:012d}" for at in range(60)]
-    images = [{"license": 1, "file_name": f"{name}.jpg", "id": int(name)} for name in [*names, "000000009999"]]
+    images = [
+        {"license": 1, "file_name": f"{name}.jpg", "id": int(name)} for name in [*names, "000000009999"]
+    ]
     path = root / "COCO2017_unlabeled" / "annotations" / "image_info_unlabeled2017.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"licenses": [{"id": 1}], "images": images}))
     benchmark = read_benchmark(root)
     assert benchmark.splits["val"][0].gallery == (*names, "000000009999")
-    assert any("1 of 61 pictures of val are missing, which leaves 4 of 4 queries" in w for w in benchmark.warnings)
+    assert any(
+        "1 of 61 pictures of val are missing, which leaves 4 of 4 queries" in w for w in benchmark.warnings
+    )
 
 
 @pytest.mark.parametrize("place", ["unlabeled2017", "../coco/unlabeled2017", "coco2017/unlabeled2017"])

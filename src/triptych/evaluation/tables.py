@@ -24,6 +24,7 @@ class Table:
         names: how many columns hold words.
         headline: for each row, whether it is of the protocol's headline convention.
         notes: what the figures rest on; to stand below the table.
+        quoted: for each row, whether it is quoted from a paper; empty where none is.
     """
 
     title: str
@@ -32,6 +33,11 @@ class Table:
     names: int
     headline: tuple[bool, ...]
     notes: tuple[str, ...] = ()
+    quoted: tuple[bool, ...] = ()
+
+    def is_quoted(self, row: int) -> bool:
+        """Say whether a row is quoted from a paper."""
+        return bool(self.quoted) and self.quoted[row]
 
 
 def percent(value: float) -> str:
@@ -69,7 +75,7 @@ def to_markdown(evaluation: Evaluation) -> str:
     """Write an evaluation as Markdown: the means, the categories, and what they rest on."""
     tables = [table for part in (False, True) for table in to_tables(evaluation, by_category=part)]
     notes = "\n".join(f"- {note}" for note in provenance(evaluation))
-    return "\n\n".join([*map(_markdown, tables), notes]) + "\n"
+    return "\n\n".join([*map(markdown_table, tables), notes]) + "\n"
 
 
 def rich_table(table: Table) -> rich.table.Table:
@@ -88,8 +94,9 @@ def rich_table(table: Table) -> rich.table.Table:
     )
     for position, head in enumerate(table.header):
         drawn.add_column(escape(head), justify="left" if position < table.names else "right")
-    for cells, headline in zip(table.rows, table.headline, strict=True):
-        drawn.add_row(*map(escape, cells), style="bold" if headline else None)
+    for number, cells in enumerate(table.rows):
+        style = "italic dim" if table.is_quoted(number) else "bold" if table.headline[number] else None
+        drawn.add_row(*map(escape, cells), style=style)
     return drawn
 
 
@@ -212,9 +219,15 @@ def _by_aspect(evaluation: Evaluation) -> Table:
     )
 
 
-def _markdown(table: Table) -> str:
+def markdown_table(table: Table) -> str:
+    """Write one table as Markdown, its title above it; quoted rows are in italics."""
+
     def line(cells: tuple[str, ...]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     rule = tuple("---" if position < table.names else "---:" for position in range(len(table.header)))
-    return "\n".join([f"**{table.title}**", "", *map(line, (table.header, rule, *table.rows))])
+    rows = [
+        tuple(f"*{cell}*" if cell else "" for cell in row) if table.is_quoted(number) else row
+        for number, row in enumerate(table.rows)
+    ]
+    return "\n".join([f"**{table.title}**", "", *map(line, (table.header, rule, *rows))])
