@@ -94,6 +94,90 @@ def tiny_benchmark(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def tiny_cirr(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIRR's layout, pictures beside the annotations: 12 pictures and 12 entries to train on, 12 and 6 of val, 60
+    and 3 of test1, whose truth is not there. The subset of an entry is six pictures with reference and target.
+    Session-wide: a test that changes it copies it first.
+    """
+    root = tmp_path_factory.mktemp("official") / "cirr"
+    number = 12_000
+    for split, folder, pictures, entries in (
+        ("train", "train/7", 12, 12),
+        ("val", "dev", 12, 6),
+        ("test1", "test1", 60, 3),
+    ):
+        names = [f"{folder.partition('/')[0]}-{at}-0-img{at % 2}" for at in range(pictures)]
+        for at, name in enumerate(names):
+            path = root / folder / f"{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            grey = 255 - 4 * (at // 12)
+            draw_shape(
+                COLOURS[at % 3], SHAPES[at // 3 % 4], 12 + at // 12 * 3, f"rgb({grey},{grey},{grey})"
+            ).save(path)
+        rows = []
+        for at in range(entries):
+            number += 1
+            reference, target = names[at], names[at - at % 3 + (at + 1) % 3]
+            others = [name for name in names if name not in (reference, target)][at : at + 4]
+            others += names[-6:][: 4 - len(others)]
+            row: dict[str, Any] = {
+                "pairid": number,
+                "reference": reference,
+                "caption": f"make it {COLOURS[(at + 1) % 3]}, same shape.",
+                "img_set": {
+                    "id": at,
+                    "members": [others[0], reference, *others[1:], target],
+                    "reference_rank": 1,
+                },
+            }
+            if split != "test1":
+                row |= {"target_hard": target, "target_soft": {target: 1.0}}
+                row["img_set"]["target_rank"] = 5
+            else:
+                row["img_set"]["members"] = list(dict.fromkeys(row["img_set"]["members"]))
+            rows.append(row)
+        write_json(root / "captions" / f"cap.rc2.{split}.json", rows)
+        paths = {name: f"./{folder}/{name}.png" for name in names}
+        write_json(root / "image_splits" / f"split.rc2.{split}.json", paths)
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_circo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIRCO's layout over 60 pictures of COCO's unlabeled2017: 4 queries of val, 3 of test, whose truth is not there.
+
+    Session-wide: a test that changes it copies it first.
+    """
+    root = tmp_path_factory.mktemp("official") / "CIRCO"
+    folder = root / "COCO2017_unlabeled" / "unlabeled2017"
+    folder.mkdir(parents=True)
+    ids = [7 * at + 22 for at in range(60)]
+    for at, number in enumerate(ids):
+        draw_shape(COLOURS[at % 3], SHAPES[at // 3 % 4], 12 + at // 12 * 3, "white").save(
+            folder / f"{number:012d}.jpg"
+        )
+    for split, count in (("val", 4), ("test", 3)):
+        rows = []
+        for at in range(count):
+            row: dict[str, Any] = {
+                "id": at,
+                "reference_img_id": ids[at],
+                "relative_caption": f"is {COLOURS[(at + 1) % 3]}",
+                "shared_concept": "a shape",
+            }
+            if split == "val":
+                right = [ids[at - at % 3 + (at + 1) % 3 + 12 * step] for step in range(1, at + 2)]
+                row |= {
+                    "target_img_id": right[0],
+                    "gt_img_ids": right,
+                    "semantic_aspects": ["compare_change"],
+                }
+            rows.append(row)
+        write_json(root / "annotations" / f"{split}.json", rows)
+    return root
+
+
 def draw_shape(colour: str, shape: str, radius: int, background: str) -> Image.Image:
     """Draw one shape in the middle of a 64 x 64 picture."""
     image = Image.new("RGB", (64, 64), background)

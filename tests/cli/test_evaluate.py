@@ -80,7 +80,11 @@ def test_a_model_folder_needs_data(triptych, tiny_run: Path, tiny_benchmark: Pat
     [
         (("--split", "test"), 2, 'tiny has no split "test"; it has: val'),
         (("--checkpoint", "first"), 2, 'unknown checkpoint "first"; choose one of: best, last'),
-        (("--protocol", "cirr"), 2, 'unknown protocol "cirr"; choose one of: fashioniq, reference-removed'),
+        (
+            ("--protocol", "coco"),
+            2,
+            'unknown protocol "coco"; choose one of: fashioniq, reference-removed, cirr',
+        ),
         (("--data", "/nowhere"), 2, "/nowhere: there is no such file or folder"),
         (("--json", "-", "--markdown"), 2, "leave out --markdown and -o"),
     ],

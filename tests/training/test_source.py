@@ -59,5 +59,5 @@ def test_an_empty_gallery_and_a_category_without_queries(tiny_run: Path, tiny_be
 def test_a_protocol_is_named_or_given(tiny_run: Path, tiny_benchmark: Path) -> None:
     result = triptych.evaluate(tiny_run, tiny_benchmark, protocol="reference-removed", samples=0)
     assert result.row().reference == "removed"
-    with pytest.raises(UsageError, match='unknown protocol "cirr"'):
-        triptych.evaluate(tiny_run, tiny_benchmark, protocol="cirr")
+    with pytest.raises(UsageError, match='unknown protocol "coco"'):
+        triptych.evaluate(tiny_run, tiny_benchmark, protocol="coco")

@@ -25,12 +25,6 @@ def test_no_triplets(tmp_path):
         assert "triplets.csv" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["cirr", "circo"])
-def test_other_layouts_are_told_by_name(shared, name):
-    with pytest.raises(DataError, match=f"looks like {name.upper()}"):
-        read_benchmark(shared / "data" / name)
-
-
 def test_the_only_table_of_a_folder(tmp_path):
     (tmp_path / "mine.csv").write_text(TABLE)
     assert len(read_benchmark(tmp_path).train) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from triptych.cli.render import render
 from triptych.triplets import Benchmark, Triplet, TripletTable, read_benchmark
 from triptych.triplets.check import CheckReport, check_data
 from triptych.triplets.findings import KINDS, Finding
+from triptych.triplets.missing import missing_pictures
 
 app = typer.Typer(
     help="Check, describe and make data sets.",
@@ -31,8 +33,9 @@ DataPath = Annotated[
     Path,
     typer.Argument(
         metavar="PATH",
-        help="A folder with `captions/cap.<category>.<split>.json` and `image_splits/`, or a table of"
-        " triplets (.csv, .tsv, .jsonl, .parquet) with the columns reference, text, target.",
+        help="A folder of FashionIQ, CIRR or CIRCO, or one like FashionIQ's with"
+        " `captions/cap.<category>.<split>.json` and `image_splits/`, or a table of triplets (.csv, .tsv, .jsonl,"
+        " .parquet) with the columns reference, text, target.",
         show_default=False,
     ),
 ]
@@ -40,8 +43,8 @@ ImagesPath = Annotated[
     Path | None,
     typer.Option(
         "--images",
-        help="Folder, .zip or .tar of the pictures; by default images.zip, images.tar or images/ beside"
-        " the data.",
+        help="Folder, .zip or .tar of the pictures; by default images.zip, images.tar, images/ or what the data's"
+        " own distribution calls it, beside the data.",
         show_default=False,
     ),
 ]
@@ -139,7 +142,11 @@ def _print_report(report: CheckReport, limit: int) -> None:
         f" {report.decoded:,} of {report.pictures:,} pictures decoded.",
         soft_wrap=True,
     )
+    for line in report.missing:
+        console.print(f"[yellow]{escape(line.sentence)}[/].", soft_wrap=True)
     verdict = "[red]Training would fail.[/]" if report.fails else "[green]Training would work.[/]"
+    if not report.fails and not report.triplets:
+        verdict = "[green]Evaluation would work[/]; there is nothing to train on."
     console.print(verdict)
 
 
@@ -163,6 +170,8 @@ def _facts(benchmark: Benchmark, sample: int) -> dict[str, Any]:
         "pictures": len(benchmark.images),
         "pictures_at": str(benchmark.images.path),
         "licence": benchmark.licence,
+        "protocol": benchmark.protocol,
+        "missing": [asdict(line) for line in missing_pictures(benchmark)] if len(benchmark.images) else [],
         "warnings": list(benchmark.warnings),
         "sample": [
             {
@@ -171,9 +180,14 @@ def _facts(benchmark: Benchmark, sample: int) -> dict[str, Any]:
                 "captions": list(triplet.captions),
                 "target": triplet.target,
             }
-            for triplet in _sample(benchmark.train, sample)
+            for triplet in _sample(benchmark.train or _queries(benchmark), sample)
         ],
     }
+
+
+def _queries(benchmark: Benchmark) -> TripletTable:
+    """Return all queries, of data that has nothing to train on."""
+    return TripletTable.concat([part.queries for parts in benchmark.splits.values() for part in parts])
 
 
 def _sample(table: TripletTable, size: int) -> list[Triplet]:
@@ -197,6 +211,7 @@ def _print_facts(benchmark: Benchmark, sample: int) -> None:
             table.add_row(escape(split), escape(category), *numbers)
     console.print(table)
     console.print(f"pictures: {facts['pictures']:,} in {escape(facts['pictures_at'])}", soft_wrap=True)
+    console.print(f"scored by the protocol: {escape(facts['protocol'])}", soft_wrap=True)
     console.print(f"licence: {escape(benchmark.licence)}", soft_wrap=True)
     for warning in benchmark.warnings:
         console.print(f"[yellow]warning[/]: {escape(warning)}", soft_wrap=True)

@@ -10,6 +10,7 @@ import typer
 from triptych.cli.progress import warn
 from triptych.errors import UsageError
 from triptych.triplets import Benchmark, read_benchmark
+from triptych.triplets.reader import Gallery
 
 ModelFolder = Annotated[
     Path,
@@ -34,7 +35,14 @@ CacheOption = Annotated[
 ]
 
 
-def data_of(model: Path, data: Path | None, images: Path | None) -> Benchmark:
+def data_of(
+    model: Path,
+    data: Path | None,
+    images: Path | None,
+    *,
+    gallery: Gallery = "original",
+    leave_out_missing: bool = False,
+) -> Benchmark:
     """Read the data that is named, or else what the run was trained on; say what is odd about it.
 
     Raises:
@@ -52,6 +60,6 @@ def data_of(model: Path, data: Path | None, images: Path | None) -> Benchmark:
         config = Run.open(model)[1]
         data = Path(config.data)
         images = images or (Path(config.images) if config.images else None)
-    benchmark = read_benchmark(data, images=images)
+    benchmark = read_benchmark(data, images=images, gallery=gallery, leave_out_missing=leave_out_missing)
     warn(*benchmark.warnings)
     return benchmark

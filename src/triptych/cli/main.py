@@ -24,6 +24,8 @@ VERBS = {
     "train": "Train a retrieval model on (reference, text, target) triplets.",
     "convert": "Turn a published checkpoint into a model folder.",
     "evaluate": "Score a trained model: recall, mAP, intervals, context.",
+    "submission": "Check a file for the server of CIRR or CIRCO.",
+    "compare": "Put runs into one table, with differences and the papers' figures.",
     "study": "Run many trainings and compare them.",
     "search": "Find pictures by a reference picture and a text.",
     "doctor": "Say what is missing here, and the command that mends it.",

@@ -14,6 +14,10 @@ from triptych.evaluation.ranking import MEMORY_BUDGET_BYTES, UNRANKED, IntArray,
 
 if TYPE_CHECKING:
     from triptych.triplets.benchmark import QuerySet
+    from triptych.triplets.table import Triplet
+
+NO_SUBSET = -1
+"""In place of a rank: the query has no subset."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,9 @@ class QueryRanks:
         reference: ``[N]`` rank of the reference; :data:`~triptych.evaluation.ranking.UNRANKED` where the
             gallery lacks it.
         answers: per query the ranks of all its right answers; empty where only the target is known.
+        subset: ``[N]`` rank of the target among the other images of the query's own subset, the reference taken
+            out (CIRR); :data:`NO_SUBSET` where it has none, None where no query has one.
+        aspects: per query what its text asks for, where that is annotated (CIRCO); else empty.
         without_target: queries left out because their target is not known.
         answers_outside: right answers left out because the gallery lacks them.
     """
@@ -40,6 +47,8 @@ class QueryRanks:
     target: IntArray
     reference: IntArray
     answers: tuple[IntArray, ...]
+    subset: IntArray | None = None
+    aspects: tuple[tuple[str, ...], ...] = ()
     without_target: int = 0
     answers_outside: int = 0
 
@@ -49,6 +58,15 @@ class QueryRanks:
     def target_ranks(self, reference: Reference) -> IntArray:
         """Return ``[N]`` ranks of the targets with the reference kept or removed."""
         return self.target if reference == "kept" else without_reference(self.target, self.reference)
+
+    def subset_ranks(self, reference: Reference) -> IntArray:
+        """Return the targets' ranks in their subsets, of the queries that have one: ``[N']``."""
+        if self.subset is None:
+            return np.empty(0, dtype=np.int64)
+        has = self.subset != NO_SUBSET
+        own, target, at = self.subset[has], self.target[has], self.reference[has]
+        ranks = own + (at < target) if reference == "kept" else np.where(target == at, UNRANKED, own)
+        return np.asarray(ranks, dtype=np.int64)
 
     def answer_ranks(self, reference: Reference) -> tuple[IntArray, ...]:
         """Return, for the queries whose right answers are known, the ranks of all of them."""
@@ -62,10 +80,32 @@ class QueryRanks:
         ranks = self.target_ranks(reference)
         return {f"R@{k}": recall_at_k(ranks, k) for k in protocol.ks}
 
+    def subset_recalls(self, protocol: Protocol, reference: Reference) -> dict[str, FloatArray]:
+        """Return ``R_sub@K`` of every query that has a subset: name to ``[N']`` of 0 or 1."""
+        ranks = self.subset_ranks(reference)
+        return {f"R_sub@{k}": recall_at_k(ranks, k) for k in protocol.subset_ks} if len(ranks) else {}
+
     def precisions(self, protocol: Protocol, reference: Reference) -> dict[str, FloatArray]:
         """Return the AP@K (named ``mAP@K``, as its mean is) of the queries whose right answers are known."""
         ranks = self.answer_ranks(reference)
         return {f"mAP@{k}": average_precision_at_k(ranks, k) for k in protocol.map_ks} if ranks else {}
+
+    def figures(self, protocol: Protocol, reference: Reference) -> list[dict[str, FloatArray]]:
+        """Return every metric of every query: groups of name to ``[N']``; the metrics of a group share their queries.
+
+        An average of the protocol is there where its parts are in the same group.
+        """
+        first = self.recalls(protocol, reference)
+        subset = self.subset_recalls(protocol, reference)
+        rest = [subset, self.precisions(protocol, reference)]
+        if subset and self.subset is not None and (self.subset != NO_SUBSET).all():
+            first |= rest.pop(0)
+        groups = [first, *(group for group in rest if group)]
+        for group in groups:
+            for name, parts in protocol.averages.items():
+                if parts and all(part in group for part in parts):
+                    group[name] = np.mean([group[part] for part in parts], axis=0)
+        return groups
 
 
 def evaluate_queries(
@@ -98,7 +138,8 @@ def evaluate_queries(
     if not known:
         raise DataError(
             f"{where}: the target of none of its {len(triplets)} queries is known",
-            mend="Evaluate a split with targets; of a test split only a submission can be written.",
+            mend="Evaluate a split with targets; of this one only a submission can be written: the labels are on"
+            " the server: use --submission FOLDER.",
         )
     lost = [triplets[row] for row in known if triplets[row].target not in place]
     if lost:
@@ -118,7 +159,11 @@ def evaluate_queries(
         len(triplets),
         len(query_set.gallery),
         ranks_of=[
-            [place[image] for image in (triplet.target, triplet.reference, *right) if image in place]
+            [
+                place[image]
+                for image in (triplet.target, triplet.reference, *right, *others(triplet))
+                if image in place
+            ]
             for triplet, right in zip(triplets, answers, strict=True)
         ],
         names=query_set.queries.triplet_ids,
@@ -127,6 +172,14 @@ def evaluate_queries(
         progress=progress,
     ).ranks
     has_reference = [triplets[row].reference in place for row in known]
+    subset = np.full(len(known), NO_SUBSET, dtype=np.int64)
+    found: list[IntArray] = []
+    for at, (row, has) in enumerate(zip(known, has_reference, strict=True)):
+        members = sum(image in place for image in others(triplets[row]))
+        end = len(ranks[row]) - members
+        found.append(ranks[row][1 + has : end])
+        if triplets[row].group is not None:
+            subset[at] = (ranks[row][end:] < ranks[row][0]).sum()
     return QueryRanks(
         split=query_set.split,
         category=query_set.category,
@@ -137,10 +190,19 @@ def evaluate_queries(
             [ranks[row][1] if has else UNRANKED for row, has in zip(known, has_reference, strict=True)],
             dtype=np.int64,
         ),
-        answers=tuple(ranks[row][1 + has :] for row, has in zip(known, has_reference, strict=True)),
+        answers=tuple(found),
+        subset=subset if (subset != NO_SUBSET).any() else None,
+        aspects=tuple(query_set.aspects.get(triplets[row].triplet_id, ()) for row in known)
+        if query_set.aspects
+        else (),
         without_target=len(triplets) - len(known),
         answers_outside=sum(image not in place for right in answers for image in right),
     )
+
+
+def others(triplet: Triplet) -> tuple[str, ...]:
+    """Return the members of a query's subset that compete with its target: all but the reference and itself."""
+    return tuple(name for name in triplet.group or () if name not in (triplet.reference, triplet.target))
 
 
 def _places(query_set: QuerySet, where: str) -> dict[str, int]:

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from triptych.errors import DataError, UsageError
 from triptych.evaluation.metrics import bootstrap_interval
 from triptych.evaluation.protocols import Protocol, Reference
-from triptych.evaluation.queries import QueryRanks
+from triptych.evaluation.queries import NO_SUBSET, QueryRanks
+from triptych.evaluation.stored import StoredRanks
 from triptych.files import atomic_write
 
 
@@ -21,21 +22,28 @@ class _Frozen(BaseModel):
 
 
 class ModelInfo(_Frozen):
-    """Which model was scored: its name (a run folder's), method, backbone and, of a run, the epoch."""
+    """Which model was scored: its name (a run folder's), method, backbone and, of a run, epoch and seed."""
 
     name: str
     method: str
     backbone: str
     epoch: int | None = None
+    seed: int | None = None
 
 
 class NoiseInfo(_Frozen):
-    """Which noise manifest the model was trained with; ``ratio`` is the share it changed, in [0, 1]."""
+    """Which noise manifest the model was trained with.
+
+    ``asked`` is the rate that was asked for and ``ratio`` the share of the triplets that it changed, in [0, 1];
+    ``dropped`` says that the wrong triplets were left out.
+    """
 
     name: str
     fingerprint: str
     kind: str | None = None
     ratio: float | None = None
+    asked: float | None = None
+    dropped: bool = False
 
 
 class Row(_Frozen):
@@ -51,6 +59,7 @@ class Row(_Frozen):
         categories: category to metric to figure.
         mean: metric to the mean over the categories that have it.
         intervals: metric to the bootstrap bounds of its mean; empty when none was drawn.
+        aspects: what the text asks for to metric to figure, where that is annotated (CIRCO).
     """
 
     name: str
@@ -60,6 +69,7 @@ class Row(_Frozen):
     categories: dict[str, dict[str, float]]
     mean: dict[str, float]
     intervals: dict[str, tuple[float, float]] = {}
+    aspects: dict[str, dict[str, float]] = {}
 
 
 class Evaluation(_Frozen):
@@ -78,6 +88,8 @@ class Evaluation(_Frozen):
         level: share of the draws between the bounds.
         rows: two a kind of query, the headline first.
         notes: what was left out or is odd, with counts.
+        captions: how the captions of a query were joined.
+        ranks: where the answers of every composed query stand, a category each; empty in files of older versions.
     """
 
     format: Literal["triptych-evaluation-1"] = "triptych-evaluation-1"
@@ -93,6 +105,8 @@ class Evaluation(_Frozen):
     level: float
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    captions: str = "fixed"
+    ranks: tuple[StoredRanks, ...] = ()
 
     def row(self, name: str = "composed", reference: Reference | None = None) -> Row:
         """Return a row; the protocol's headline unless told otherwise.
@@ -176,6 +190,8 @@ def assemble(
     seed: int = 0,
     samples: int = 1000,
     level: float = 0.95,
+    notes: Sequence[str] = (),
+    captions: str = "fixed",
 ) -> Evaluation:
     """Put the results of several kinds of query (``composed``, ``image-only``, ...) into one report.
 
@@ -189,6 +205,8 @@ def assemble(
         seed: of the bootstrap.
         samples: bootstrap draws; 0 leaves the intervals out.
         level: share of the draws between the bounds.
+        notes: what else a report must say.
+        captions: how the captions of a query were joined.
 
     Raises:
         UsageError: there are no results, or they are of different galleries.
@@ -217,7 +235,9 @@ def assemble(
         bootstrap_samples=samples,
         level=level,
         rows=tuple(rows),
-        notes=tuple(_notes(parts)),
+        notes=(*notes, *_notes(parts, protocol)),
+        captions=captions,
+        ranks=tuple(map(StoredRanks.pack, results.get("composed", ()))),
     )
 
 
@@ -247,18 +267,13 @@ def _row(
     categories: dict[str, dict[str, float]] = {part.category: {} for part in ranks}
     mean: dict[str, float] = {}
     intervals: dict[str, tuple[float, float]] = {}
-    counts = []
-    for values in (
-        {part.category: part.recalls(protocol, reference) for part in ranks},
-        {part.category: part.precisions(protocol, reference) for part in ranks},
-    ):
-        known = {category: metrics for category, metrics in values.items() if metrics}
-        counts.append(sum(len(next(iter(metrics.values()))) for metrics in known.values()))
-        if not known:
-            continue
-        metrics = list(next(iter(known.values())))
+    figures = {part.category: part.figures(protocol, reference) for part in ranks}
+    for metrics in dict.fromkeys(tuple(group) for groups in figures.values() for group in groups):
         tables = {
-            category: 100 * np.stack([own[m] for m in metrics], axis=1) for category, own in known.items()
+            category: 100 * np.stack([group[m] for m in metrics], axis=1)
+            for category, groups in figures.items()
+            for group in groups
+            if tuple(group) == metrics
         }
         for category, table in tables.items():
             categories[category].update(zip(metrics, table.mean(axis=0).tolist(), strict=True))
@@ -273,15 +288,33 @@ def _row(
     return Row(
         name=name,
         reference=reference,
-        num_queries=counts[0],
-        num_with_answers=counts[1],
+        num_queries=sum(map(len, ranks)),
+        num_with_answers=sum(len(own) > 0 for part in ranks for own in part.answers),
         categories=categories,
         mean=mean,
         intervals=intervals,
+        aspects=_by_aspect(ranks, protocol, reference),
     )
 
 
-def _notes(parts: Sequence[QueryRanks]) -> list[str]:
+def _by_aspect(
+    ranks: Sequence[QueryRanks], protocol: Protocol, reference: Reference
+) -> dict[str, dict[str, float]]:
+    """Average the mAP over the queries of each semantic aspect; a query counts in each of its aspects."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for part in ranks:
+        known = [own for own, answers in zip(part.aspects, part.answers, strict=False) if len(answers)]
+        for metric, values in part.precisions(protocol, reference).items():
+            for aspects, value in zip(known, values.tolist(), strict=False):
+                for aspect in aspects:
+                    found.setdefault(aspect, {}).setdefault(metric, []).append(100 * value)
+    return {
+        aspect: {metric: float(np.mean(values)) for metric, values in found[aspect].items()}
+        for aspect in sorted(found)
+    }
+
+
+def _notes(parts: Sequence[QueryRanks], protocol: Protocol) -> list[str]:
     """Say what was left out, and which figures are over fewer queries than others."""
     total = sum(map(len, parts))
     answered = sum(len(ranks) > 0 for part in parts for ranks in part.answers)
@@ -298,6 +331,12 @@ def _notes(parts: Sequence[QueryRanks]) -> list[str]:
         notes.append(f"mAP is absent where no right answers are known: {', '.join(absent)}.")
     if outside:
         notes.append(f"{outside} right answers outside the gallery were left out.")
+    if protocol.subset_ks:
+        without = sum(
+            len(part) if part.subset is None else int((part.subset == NO_SUBSET).sum()) for part in parts
+        )
+        if without:
+            notes.append(f"R_sub leaves out {without} of {total} queries, which have no subset.")
     if same:
         notes.append(
             f"The target of {same} queries is their reference: where that is removed, they are misses."

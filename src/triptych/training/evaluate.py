@@ -11,9 +11,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from triptych.backbones.token_cache import Progress, TokenCache
-from triptych.errors import DataError, UsageError
+from triptych.errors import DataError
 from triptych.evaluation import (
-    FASHIONIQ,
     Evaluation,
     ModelInfo,
     NoiseInfo,
@@ -24,12 +23,15 @@ from triptych.evaluation import (
     find_protocol,
 )
 from triptych.evaluation.diagnostics import within_image_cosine
+from triptych.evaluation.phrasings import phrasing_row
 from triptych.evaluation.ranking import MEMORY_BUDGET_BYTES, Ranking, rank
 from triptych.objectives.similarity import similarity
 from triptych.training.model import Model
 from triptych.training.source import Source, open_model
+from triptych.training.splits import check_split
+from triptych.training.splits import find_split as find_split  # search finds it here
 from triptych.triplets import Benchmark, QuerySet, read_benchmark
-from triptych.triplets.text import join_captions
+from triptych.triplets.text import PHRASINGS, CaptionMode, TextStyle, clean, join_captions
 
 _CHUNK = 256
 CONTEXT_ROWS = ("image-only", "text-only", "empty text", "average reference")
@@ -41,8 +43,11 @@ def evaluate(
     *,
     split: str = "val",
     checkpoint: str = "best",
-    protocol: Protocol | str = FASHIONIQ,
+    protocol: Protocol | str | None = None,
     context: bool = False,
+    phrasings: bool = False,
+    captions: CaptionMode = "fixed",
+    style: TextStyle = "strip_join",
     samples: int = 1000,
     seed: int = 0,
     memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
@@ -56,8 +61,11 @@ def evaluate(
         data: a benchmark or its path.
         split: which of its splits.
         checkpoint: ``best`` or ``last`` model of a run.
-        protocol: one of :data:`~triptych.evaluation.PROTOCOLS` or its name.
+        protocol: one of :data:`~triptych.evaluation.PROTOCOLS` or its name; the data's own where not given.
         context: also score queries by image alone, by text alone, and with one side emptied.
+        phrasings: also score the other joins of the captions, where queries have two: what the wording changes.
+        captions: how the captions of a query are joined, see :func:`~triptych.triplets.text.join_captions`.
+        style: how each is cleaned first, see there.
         samples: bootstrap draws behind the 95 % intervals; 0 leaves them out.
         seed: of the bootstrap.
         memory_budget_bytes: what the ranking may hold at once.
@@ -72,28 +80,25 @@ def evaluate(
         DataError: the model or the data cannot be used.
     """
     benchmark = data if isinstance(data, Benchmark) else read_benchmark(data)
-    chosen = find_protocol(protocol) if isinstance(protocol, str) else protocol
-    find_split(benchmark, split)
+    chosen = find_protocol(protocol or benchmark.protocol) if not isinstance(protocol, Protocol) else protocol
+    check_split(benchmark, split)
     opened = open_model(model, checkpoint=checkpoint)
     tokens = TokenCache(opened.model.backbone, Path(cache) if cache else None)
-    return SplitEvaluator(benchmark, split, opened.model, tokens, progress).evaluate(
+    scorer_of = SplitEvaluator(
+        benchmark, split, opened.model, tokens, progress, captions=captions, style=style
+    )
+    return scorer_of.evaluate(
         opened.model,
         protocol=chosen,
         name=opened.name,
-        noise=noise_info(opened.noise_file, opened.noise_name),
+        noise=noise_info(opened.noise_file, opened.noise_name, dropped=opened.dropped),
+        model_seed=opened.seed,
         context=context,
+        phrasings=phrasings,
         samples=samples,
         seed=seed,
         memory_budget_bytes=memory_budget_bytes,
     )
-
-
-def find_split(benchmark: Benchmark, split: str) -> tuple[QuerySet, ...]:
-    """Return the query sets of a split; ``UsageError`` lists the splits where it is unknown."""
-    if split not in benchmark.splits:
-        known = ", ".join(benchmark.splits) or "none"
-        raise UsageError(f'{benchmark.name} has no split "{split}"; it has: {known}')
-    return benchmark.splits[split]
 
 
 class SplitEvaluator:
@@ -104,6 +109,9 @@ class SplitEvaluator:
         split: which of its splits.
         model_backbone: the backbone whose tokens are cached.
         cache: the token cache; the split's images are added to it where missing.
+        progress: called with (done, total) while image tokens are computed.
+        captions: how the captions of a query are joined.
+        style: how each is cleaned first.
 
     Raises:
         UsageError: there is no such split.
@@ -117,9 +125,14 @@ class SplitEvaluator:
         model: Model,
         cache: TokenCache,
         progress: Progress | None = None,
+        *,
+        captions: CaptionMode = "fixed",
+        style: TextStyle = "strip_join",
     ) -> None:
         self.query_sets = find_split(benchmark, split)
         self.benchmark, self.split, self.cache = benchmark, split, cache
+        self.protocol = find_protocol(benchmark.protocol)
+        self.captions, self.style = captions, style
         for part in self.query_sets:
             if not len(part.queries) or not part.gallery:
                 raise DataError(
@@ -132,9 +145,7 @@ class SplitEvaluator:
             name for part in self.query_sets for name in (*part.gallery, *part.queries.column("reference"))
         }
         self._keys = cache.add_images(benchmark.images, sorted(images), model.backbone, progress)
-        self._texts = [
-            [join_captions(c) for c in part.queries.column("captions")] for part in self.query_sets
-        ]
+        self._texts = self._joined(captions)
         model.backbone.prepare_texts([text for texts in self._texts for text in texts])
 
     @torch.inference_mode()
@@ -142,10 +153,12 @@ class SplitEvaluator:
         self,
         model: Model,
         *,
-        protocol: Protocol = FASHIONIQ,
+        protocol: Protocol | None = None,
         name: str = "model",
         noise: NoiseInfo | None = None,
+        model_seed: int | None = None,
         context: bool = False,
+        phrasings: bool = False,
         samples: int = 0,
         seed: int = 0,
         memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
@@ -154,10 +167,12 @@ class SplitEvaluator:
 
         Args:
             model: in eval mode.
-            protocol: how it is scored.
+            protocol: how it is scored; the data's own where not given.
             name: the model's name in the report.
             noise: the manifest it was trained with.
+            model_seed: the seed it was trained with.
             context: also score queries by image alone, by text alone, and compositions with one side emptied.
+            phrasings: also score the other joins of the captions, where queries have two.
             samples: bootstrap draws; 0 = no interval.
             seed: the bootstrap's seed.
             memory_budget_bytes: bound of the ranking's blocks.
@@ -168,6 +183,8 @@ class SplitEvaluator:
         }
         if context:
             queries |= self._context(model)
+        if phrasings:
+            queries |= self._phrasings(model)
         results = {
             row: [
                 evaluate_queries(
@@ -183,29 +200,44 @@ class SplitEvaluator:
         method = model.method.name if model.method is not None else "aligned only"
         return assemble(
             results,
-            protocol,
+            protocol or self.protocol,
             data=self.benchmark.name,
             gallery_hash=self.benchmark.gallery_hash(self.split),
             model=ModelInfo(
-                name=name, method=method, backbone=model.backbone.name, epoch=model.info.get("epoch")
+                name=name,
+                method=method,
+                backbone=model.backbone.name,
+                epoch=model.info.get("epoch"),
+                seed=model_seed,
             ),
             noise=noise,
             samples=samples,
             seed=seed,
+            notes=self._notes(),
+            captions=self.captions,
         )
 
     @torch.inference_mode()
-    def top(self, model: Model, k: int) -> list[Ranking]:
-        """Rank the gallery for each query, its reference taken out, and keep the best k; one ranking a category."""
+    def top(self, model: Model, k: int, *, memory_budget_bytes: int = MEMORY_BUDGET_BYTES) -> list[Ranking]:
+        """Rank the gallery for each query, its reference taken out, and keep the best k; one ranking a category.
+
+        ``ranks`` holds, for each query, the ranks of its subset's members (CIRR) that are in the gallery.
+        """
         rankings = []
         for index, part in enumerate(self.query_sets):
             place = {image: at for at, image in enumerate(part.gallery)}
+            targets = self._targets(model, part.gallery)
+            groups = part.queries.column("group")
             rankings.append(
                 rank(
-                    scorer(self._composed(model, index), self._targets(model, part.gallery)),
+                    scorer(self._composed(model, index), targets),
                     len(part.queries),
                     len(part.gallery),
                     top_k=k,
+                    ranks_of=[[place[name] for name in group or () if name in place] for group in groups],
+                    names=part.queries.triplet_ids,
+                    memory_budget_bytes=memory_budget_bytes,
+                    bytes_per_score=4 * targets.shape[1],
                     exclude=[place.get(reference) for reference in part.queries.column("reference")],
                 )
             )
@@ -254,6 +286,30 @@ class SplitEvaluator:
         average = [self._composed(model, i, mean=True) for i in indices]
         return dict(zip(CONTEXT_ROWS, (image_only, text_only, empty, average), strict=True))
 
+    def _phrasings(self, model: Model) -> Mapping[str, list[Tensor]]:
+        """Compose with each of the other joins; nothing where every query has one caption."""
+        several = any(
+            sum(bool(clean(text)) for text in texts) > 1
+            for part in self.query_sets
+            for texts in part.queries.column("captions")
+        )
+        found = {}
+        for mode, name in PHRASINGS.items() if several else ():
+            if mode != self.captions:
+                texts = self._joined(mode)  # type: ignore[arg-type]  # the keys are caption modes
+                found[phrasing_row(name)] = [self._composed(model, i, own) for i, own in enumerate(texts)]
+        return found
+
+    def _joined(self, mode: CaptionMode) -> list[list[str]]:
+        return [
+            [join_captions(texts, mode, style=self.style) for texts in part.queries.column("captions")]
+            for part in self.query_sets
+        ]
+
+    def _notes(self) -> tuple[str, ...]:
+        style = "Captions were cleaned as INTENT, HABIT and ConeSep do, with an empty dictionary of typing errors."
+        return (*self.benchmark.notes, *((style,) if self.style == "correct" else ()))
+
     def _targets(self, model: Model, image_ids: Sequence[str]) -> Tensor:
         chunks = (image_ids[start : start + _CHUNK] for start in range(0, len(image_ids), _CHUNK))
         return torch.cat([model.embed_targets(self._tokens(chunk, model)).float().cpu() for chunk in chunks])
@@ -278,8 +334,14 @@ def scorer(vectors: Tensor, targets: Tensor) -> ScoreBlock:
     return score
 
 
-def noise_info(path: Path | None, name: str | None = None) -> NoiseInfo | None:
-    """Describe a run's noise manifest for reports, by the name it was given under."""
+def noise_info(path: Path | None, name: str | None = None, *, dropped: bool = False) -> NoiseInfo | None:
+    """Describe a run's noise manifest for reports, by the name it was given under.
+
+    Args:
+        path: the manifest.
+        name: what it was called.
+        dropped: whether its wrong triplets were left out of training.
+    """
     if path is None or not path.is_file():
         return None
     from triptych.noise import NoiseManifest
@@ -290,4 +352,6 @@ def noise_info(path: Path | None, name: str | None = None) -> NoiseInfo | None:
         fingerprint=manifest.fingerprint(),
         kind=manifest.kind,
         ratio=manifest.ratio_real,
+        asked=manifest.ratio_asked,
+        dropped=dropped,
     )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from triptych.backbones.base import Backbone
 from triptych.errors import DataError, TriptychError, UsageError
-from triptych.evaluation import FASHIONIQ, Evaluation, NoiseInfo
+from triptych.evaluation import Evaluation, NoiseInfo
 from triptych.files import write_json
 from triptych.methods.base import Losses, Method, Phase, TripletBatch
 from triptych.randomness import derive_seed
@@ -270,7 +270,7 @@ class Trainer:
         settings = {"backbone": self.config.backbone, "method": self.config.method}
         model = Model(learner.backbone, learner.method, settings, info)
         result = self.evaluator.evaluate(
-            model, protocol=FASHIONIQ, name=self.run.folder.name, noise=self.noise
+            model, name=self.run.folder.name, noise=self.noise, model_seed=self.settings.seed
         )
         score = result.score()
         improved = progress.best_score is None or score > progress.best_score

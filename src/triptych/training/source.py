@@ -23,12 +23,16 @@ class Opened:
         name: what reports call it: the folder's name.
         noise_file: the manifest that it was trained with, where there is one.
         noise_name: what the manifest was called when it was given.
+        dropped: whether the wrong triplets were left out of training.
+        seed: of the training run.
     """
 
     model: Model
     name: str
     noise_file: Path | None = None
     noise_name: str | None = None
+    dropped: bool = False
+    seed: int | None = None
 
 
 def open_model(source: Source, *, checkpoint: str = "best") -> Opened:
@@ -63,4 +67,5 @@ def open_model(source: Source, *, checkpoint: str = "best") -> Opened:
             mend=f"Go on with `triptych train --resume {folder}`{other}.",
         )
     given = None if config.noise in (None, "given") else Path(str(config.noise)).name
-    return Opened(load_model(chosen), name, run.noise if config.noise else None, given)
+    noise = run.noise if config.noise else None
+    return Opened(load_model(chosen), name, noise, given, config.drop_noisy, config.training.seed)

@@ -16,7 +16,7 @@ from triptych.methods.registry import refuse_unfit
 from triptych.noise import NoiseManifest, lighter, rate_of_epoch
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
-from triptych.training.evaluate import SplitEvaluator, find_split, noise_info
+from triptych.training.evaluate import SplitEvaluator, noise_info
 from triptych.training.loader import BankRows, TripletLoader
 from triptych.training.loop import Learner, Trainer, Watcher
 from triptych.training.model import (
@@ -28,6 +28,7 @@ from triptych.training.model import (
     read_weights,
 )
 from triptych.training.run import Run
+from triptych.training.splits import find_split
 from triptych.triplets import Benchmark, TripletTable, read_benchmark
 
 Stages = Callable[[str, int, int], None]

@@ -21,6 +21,7 @@ class QuerySet:
         queries: the query triplets; ``target`` may be null in a test split.
         gallery: the ids of the ranked images, each once.
         answers: per ``triplet_id`` every right image, the target first; empty where only the target is known.
+        aspects: per ``triplet_id`` what its text asks for (CIRCO's semantic aspects); empty where not annotated.
     """
 
     split: str
@@ -28,6 +29,7 @@ class QuerySet:
     queries: TripletTable
     gallery: tuple[str, ...]
     answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    aspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Benchmark:
         images: every picture of the data.
         licence: what the data says of its licence, or a note that it says nothing.
         warnings: what was odd but usable, one sentence each, with counts.
+        protocol: name of the protocol that the data is scored by unless told otherwise.
+        gallery_known: whether the galleries are complete; not so for CIRCO without COCO's list or pictures.
+        notes: what a report on this data must say, such as queries that were left out; one sentence each.
     """
 
     name: str
@@ -51,6 +56,9 @@ class Benchmark:
     images: ImageStore
     licence: str = "not stated"
     warnings: tuple[str, ...] = ()
+    protocol: str = "fashioniq"
+    gallery_known: bool = True
+    notes: tuple[str, ...] = ()
 
     def gallery_hash(self, split: str) -> str:
         """Return a SHA-256 over the galleries of a split, so that two results can be told to rank the same images."""

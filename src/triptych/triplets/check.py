@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ from triptych.triplets.benchmark import Benchmark
 from triptych.triplets.decoding import ImageError
 from triptych.triplets.findings import Finding, Findings, Place
 from triptych.triplets.images import ImageStore
+from triptych.triplets.missing import MissingPictures, missing_pictures
 from triptych.triplets.reader import named_pictures, read_layout
 
 Progress = Callable[[int, int], None]
 
 _BATCH = 256
+
+EVALUATION_ONLY = ("cirr", "circo")
+"""Protocols of data that often, or always, comes without training triplets; that is no error then."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class CheckReport:
         queries: per split and category how many good queries there are.
         pictures: how many pictures are named by triplets and splits.
         decoded: how many of these could be decoded.
+        missing: what each split lacks because pictures are not there.
     """
 
     path: Path
@@ -41,6 +46,7 @@ class CheckReport:
     queries: dict[str, dict[str, int]]
     pictures: int
     decoded: int
+    missing: tuple[MissingPictures, ...] = ()
 
     @property
     def fails(self) -> bool:
@@ -61,6 +67,7 @@ class CheckReport:
             "queries": self.queries,
             "pictures": self.pictures,
             "decoded": self.decoded,
+            "missing": [asdict(line) for line in self.missing],
             "counts": self.counts,
             "findings": [finding.as_dict() for finding in self.findings],
         }
@@ -90,7 +97,14 @@ def check_data(
         return _report(path, findings, None, 0, 0)
     if not len(benchmark.train):
         mend = "Add training captions, or evaluate only: then this does not matter."
-        findings.add("no_training", "there are no good training triplets", Place(benchmark.name), mend=mend)
+        only = benchmark.protocol in EVALUATION_ONLY and benchmark.splits
+        findings.add(
+            "no_training",
+            "there are no good training triplets",
+            Place(benchmark.name),
+            mend=mend,
+            severity="warning" if only else None,
+        )
     named = sorted({*named_pictures(benchmark), *findings.mentions})
     decoded = 0
     if len(benchmark.images):
@@ -152,4 +166,5 @@ def _report(
         queries=queries,
         pictures=pictures,
         decoded=decoded,
+        missing=missing_pictures(benchmark) if benchmark and len(benchmark.images) else (),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,14 @@ class Entry:
 
 
 def read_entry(
-    values: Any, place: Place, findings: Findings, keys: Keys, *, target_needed: bool, plain_text: bool
+    values: Any,
+    place: Place,
+    findings: Findings,
+    keys: Keys,
+    *,
+    target_needed: bool,
+    plain_text: bool,
+    words_needed: bool = True,
 ) -> Entry | None:
     """Check an entry and return its fields, or ``None`` where it cannot be used; every fault is a finding.
 
@@ -43,6 +51,7 @@ def read_entry(
         target_needed: whether a missing target is an error; where truths are not published it is not.
         plain_text: whether the text may be one string; where a list is expected, a string is an error and is
             never read letter by letter.
+        words_needed: whether a text without a word is an error; where every query must be answered it is not.
     """
     if not isinstance(values, Mapping):
         mend = f'An entry is an object with "{keys.reference}", "{keys.target}" and "{keys.text}".'
@@ -52,7 +61,7 @@ def read_entry(
     target = None
     if values.get(keys.target) is not None or target_needed:
         target = read_id(values.get(keys.target), place, findings, keys.target, keys=keys)
-    captions = _read_captions(values.get(keys.text), place, findings, keys, plain_text)
+    captions = _read_captions(values.get(keys.text), place, findings, keys, plain_text, words_needed)
     if reference is not None and reference == target:
         findings.add(
             "same_image", f'reference and target are the same picture "{target}"', place, field=keys.target
@@ -94,7 +103,7 @@ def read_id(
 
 
 def _read_captions(
-    value: Any, place: Place, findings: Findings, keys: Keys, plain_text: bool
+    value: Any, place: Place, findings: Findings, keys: Keys, plain_text: bool, words_needed: bool
 ) -> tuple[str, ...] | None:
     field = keys.text
     expected = "a text or a list of texts" if plain_text else "a list of texts"
@@ -120,7 +129,7 @@ def _read_captions(
     if not good:
         return None
     words = [len(clean(caption).split()) for caption in value]
-    if not any(words):
+    if not any(words) and words_needed:
         problem = "is an empty list" if not value else "has no word in it"
         mend = "Write what changes from the reference to the target, or remove the entry."
         findings.add("no_words", f'"{field}" {problem}', place, field=field, mend=mend)
@@ -199,7 +208,7 @@ class UnknownKeys:
 
 def check_members(
     image_ids: Sequence[tuple[str, str | None]],
-    gallery: set[str],
+    gallery: AbstractSet[str],
     split_file: str,
     place: Place,
     findings: Findings,

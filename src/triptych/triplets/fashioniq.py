@@ -12,15 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from triptych.errors import DataError
 from triptych.triplets.answers import read_answers
 from triptych.triplets.benchmark import Benchmark, QuerySet
 from triptych.triplets.entries import Keys, Repeats, UnknownKeys, check_members, read_entry, read_id
 from triptych.triplets.findings import Findings, Place
 from triptych.triplets.images import ImageStore
-from triptych.triplets.jsonfiles import read_json
+from triptych.triplets.jsonfiles import read_entries
 from triptych.triplets.licence import licence_note
 from triptych.triplets.table import Triplet, TripletTable
 
@@ -103,27 +101,13 @@ def _files(root: Path, folder: str, prefix: str, findings: Findings | None = Non
     return found
 
 
-def _read_list(root: Path, path: Path, findings: Findings) -> list[Any] | None:
-    name = path.relative_to(root).as_posix()
-    try:
-        values = read_json(path, name)
-    except DataError as error:
-        findings.add_error("unreadable_file", error)
-        return None
-    if not isinstance(values, list):
-        mend = "The file must be a JSON list: [ ... ]."
-        findings.add(
-            "not_a_list", "a list is expected, not an object or a single value", Place(name), mend=mend
-        )
-        return None
-    return values
-
-
 def _read_gallery(root: Path, path: Path | None, findings: Findings) -> tuple[str, ...] | None:
-    values = _read_list(root, path, findings) if path else None
-    if path is None or values is None:
+    if path is None:
         return None
     name = path.relative_to(root).as_posix()
+    values = read_entries(path, name, findings)
+    if values is None:
+        return None
     gallery: dict[str, Place] = {}
     for number, value in enumerate(values):
         place = Place(name, number)
@@ -154,7 +138,7 @@ def _read_captions(
     root: Path, path: Path, split: str, category: str, gallery: tuple[str, ...] | None, findings: Findings
 ) -> TripletTable:
     name = path.relative_to(root).as_posix()
-    entries = _read_list(root, path, findings)
+    entries = read_entries(path, name, findings)
     if entries == []:
         mend = "Add entries, or remove the file together with its split file."
         findings.add("no_triplets", "there are no triplets in it", Place(name), mend=mend)

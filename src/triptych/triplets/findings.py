@@ -49,6 +49,9 @@ KINDS: dict[str, tuple[Severity, str]] = {
     "missing_split": ("warning", "training categories without a list of pictures"),
     "odd_answer": ("warning", "lists of right answers without their own target"),
     "no_pictures": ("warning", "data sets without pictures"),
+    "odd_subset": ("warning", "subsets without their own reference or target"),
+    "odd_gallery": ("warning", "galleries that are not the official one"),
+    "queries_hit": ("warning", "splits with pictures missing"),
     "odd_pictures": ("warning", "oddities of the folder or archive of pictures"),
     # notes: the check lists them, a reader says nothing
     "one_word_caption": ("note", "captions of one word"),

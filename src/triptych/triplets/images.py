@@ -33,6 +33,10 @@ BESIDE = (
     "img",
     "photos",
     "resized_images",
+    "resized_image",
+    "image_data",
+    "fashionIQ_images",
+    "fashioniq_images",
     "images.tar.gz",
     "images.tgz",
 )

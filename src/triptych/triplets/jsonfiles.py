@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from triptych.errors import DataError
+from triptych.triplets.findings import Findings, Place
+
+_Kind = TypeVar("_Kind", list[Any], dict[str, Any])
 
 
 def read_json(path: Path, name: str | None = None) -> Any:
@@ -27,6 +30,33 @@ def read_json(path: Path, name: str | None = None) -> Any:
     except OSError as error:
         raise DataError(f"the file cannot be read ({error.strerror})", file=name) from error
     return parse_json(text, name)
+
+
+def read_entries(path: Path, name: str, findings: Findings) -> list[Any] | None:
+    """Read a JSON list; what is none, or cannot be read, is a finding and gives None."""
+    return _read_as(list, "list", "[ ... ]", path, name, findings)
+
+
+def read_object(path: Path, name: str, findings: Findings) -> dict[str, Any] | None:
+    """Read a JSON object; what is none, or cannot be read, is a finding and gives None."""
+    return _read_as(dict, "object", "{ ... }", path, name, findings)
+
+
+def _read_as(
+    kind: type[_Kind], word: str, shape: str, path: Path, name: str, findings: Findings
+) -> _Kind | None:
+    try:
+        values = read_json(path, name)
+    except DataError as error:
+        findings.add_error("unreadable_file", error)
+        return None
+    if not isinstance(values, kind):
+        problem = "a list is expected, not an object or a single value"
+        if word == "object":
+            problem = "an object is expected, not a list or a single value"
+        findings.add("not_a_list", problem, Place(name), mend=f"The file must be a JSON {word}: {shape}.")
+        return None
+    return values
 
 
 def parse_json(text: str, name: str, *, line: int | None = None) -> Any:

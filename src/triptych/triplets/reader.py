@@ -4,24 +4,39 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from triptych.errors import DataError, UsageError
 from triptych.triplets.archives import is_picture_name
-from triptych.triplets.benchmark import Benchmark
+from triptych.triplets.benchmark import Benchmark, QuerySet
+from triptych.triplets.circo import find_coco_pictures, has_circo_layout, read_circo
+from triptych.triplets.cirr import find_cirr, find_cirr_pictures, read_cirr
 from triptych.triplets.fashioniq import has_fashioniq_layout, read_fashioniq
 from triptych.triplets.findings import Findings, Place
 from triptych.triplets.images import ImageStore, find_images
+from triptych.triplets.missing import missing_pictures, without_missing
 from triptych.triplets.tabular import SUFFIXES as TABLE_SUFFIXES
 from triptych.triplets.tabular import read_tabular
 
+Gallery: TypeAlias = Literal["original", "union"]
 
-def read_benchmark(path: str | Path, *, images: str | Path | None = None) -> Benchmark:
-    """Read a data set: a folder in the FashionIQ layout, or a table of triplets (CSV, TSV, JSONL, Parquet).
+
+def read_benchmark(
+    path: str | Path,
+    *,
+    images: str | Path | None = None,
+    gallery: Gallery = "original",
+    leave_out_missing: bool = False,
+) -> Benchmark:
+    """Read a data set: FashionIQ, CIRR, CIRCO, data in FashionIQ's layout, or a table of triplets.
 
     Args:
-        path: the folder, or the table itself.
-        images: the folder, ``.zip`` or ``.tar`` of pictures; by default ``images.zip``, ``images.tar`` or
-            ``images/`` beside the annotations.
+        path: the folder, or the table itself (CSV, TSV, JSONL, Parquet).
+        images: the folder, ``.zip`` or ``.tar`` of pictures; by default it is looked for beside the annotations,
+            under the names that the data's distributions use.
+        gallery: ``original`` ranks every picture that a split lists; ``union`` only the references and targets
+            of its queries, which is FashionIQ's "val split" protocol (spec 2.2).
+        leave_out_missing: leave out what needs a picture that is not there; counts are in ``notes``.
 
     Returns:
         The benchmark; what is odd but usable is in its ``warnings``, with counts.
@@ -42,7 +57,25 @@ def read_benchmark(path: str | Path, *, images: str | Path | None = None) -> Ben
         for image_id in benchmark.images.missing(named_pictures(benchmark)):
             message = f'"{image_id}" is not in {benchmark.images.path.name}'
             findings.add("image_missing", message, place, severity="warning")
-    return replace(benchmark, warnings=findings.sentences())
+        lacking = missing_pictures(benchmark) if findings.counts["image_missing"] else ()
+        for line in (line for line in lacking if line.split in benchmark.splits):
+            findings.add("queries_hit", line.sentence, Place(f"{benchmark.name}/{line.split}"))
+    benchmark = replace(benchmark, warnings=findings.sentences())
+    if gallery == "union":
+        benchmark = with_union_galleries(benchmark)
+    return without_missing(benchmark) if leave_out_missing else benchmark
+
+
+def with_union_galleries(benchmark: Benchmark) -> Benchmark:
+    """Return a benchmark whose galleries hold the references and targets of their queries and nothing else."""
+
+    def narrowed(part: QuerySet) -> QuerySet:
+        named = set(part.queries.image_ids())
+        return replace(part, gallery=tuple(image for image in part.gallery if image in named))
+
+    splits = {split: tuple(map(narrowed, parts)) for split, parts in benchmark.splits.items()}
+    note = "The galleries are the union of the queries' references and targets, not the whole splits."
+    return replace(benchmark, splits=splits, notes=(*benchmark.notes, note))
 
 
 def read_layout(path: Path, images: Path | None, findings: Findings) -> Benchmark:
@@ -58,7 +91,14 @@ def read_layout(path: Path, images: Path | None, findings: Findings) -> Benchmar
         if path.suffix.lower() not in TABLE_SUFFIXES:
             raise _nothing_known(path)
         return read_tabular(path, open_images(path.parent, images, findings), findings)
-    if not list(path.glob("captions/cap.rc2.*.json")) and has_fashioniq_layout(path):
+    annotations = find_cirr(path)
+    if annotations is not None:
+        pictures = images or find_cirr_pictures(path, annotations)
+        return read_cirr(annotations, open_images(annotations, pictures, findings), findings)
+    if has_circo_layout(path):
+        pictures = images or find_coco_pictures(path)
+        return read_circo(path, open_images(path, pictures, findings), findings)
+    if has_fashioniq_layout(path):
         return read_fashioniq(path, open_images(path, images, findings), findings)
     table = _only_table(path)
     return read_tabular(table, open_images(path, images, findings), findings)
@@ -111,11 +151,7 @@ def _only_table(folder: Path) -> Path:
 def _nothing_known(path: Path) -> DataError:
     expected = (
         "Expected a folder with captions/cap.<category>.<split>.json and image_splits/, or a table"
-        " triplets.csv (or .tsv, .jsonl, .parquet) with the columns reference, text and target."
+        " triplets.csv (or .tsv, .jsonl, .parquet) with the columns reference, text and target; CIRR has"
+        " captions/cap.rc2.<split>.json, CIRCO annotations/val.json."
     )
-    known = {"captions/cap.rc2.*.json": "CIRR", "annotations/val.json": "CIRCO"}
-    looks_like = [name for pattern, name in known.items() if path.is_dir() and list(path.glob(pattern))]
-    problem = "no triplets found"
-    if looks_like:
-        problem = f"this looks like {looks_like[0]}, which this version does not read"
-    return DataError(problem, file=path, mend=expected)
+    return DataError("no triplets found", file=path, mend=expected)
