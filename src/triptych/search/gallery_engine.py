@@ -99,7 +99,7 @@ class GalleryEngine:
 
     Args:
         gallery: a gallery or its folder.
-        model: its model; by default the one that lies in it.
+        model: its model; by default the one that lies in it, loaded at the first query.
         mode: ``auto`` scans small galleries exactly; ``exact`` or ``approximate`` forces one.
         candidates: what the first stage of an approximate search hands on; by default 1,000, or one image in 40
             where that is more.
@@ -135,12 +135,24 @@ class GalleryEngine:
         self.gallery = gallery if isinstance(gallery, Gallery) else Gallery.open(gallery)
         if model is not None:
             self.gallery.require(model, "the given model")
-        self.model = self.gallery.load_model() if model is None else model
+        self._model, self._loading = model, threading.Lock()
         self.candidates, self.probes = candidates, probes
         self._exact = {"auto": None, "exact": True, "approximate": False}[mode]
         self._small, self._memory = small, memory
         self._refreshing = threading.Lock()
         self.snapshot = self._open()
+
+    @property
+    def model(self) -> Model:
+        """The gallery's model, loaded when it is first needed.
+
+        Raises:
+            DataError: its files are damaged, or are another model's.
+        """
+        with self._loading:
+            if self._model is None:
+                self._model = self.gallery.load_model()
+            return self._model
 
     def refresh(self) -> bool:
         """Go to the gallery's newest version; returns whether it is another. Searches meanwhile are not disturbed."""

@@ -60,6 +60,7 @@ def create_app(
     """
     settings = settings or ServerSettings()
     engine = gallery if isinstance(gallery, GalleryEngine) else GalleryEngine(gallery, model=model)
+    _ = engine.model  # loaded now, not in the first request
     metrics = Metrics()
     service = Service(engine, settings, metrics)
 
