@@ -28,7 +28,7 @@ test-slow: .venv/dev.stamp  ## the slow tests
 	$(QUIET_CORES) $(BIN)/python -m pytest -m slow
 
 test-faults: .venv/dev.stamp  ## kill indexing at 50 random moments, flood the server for a minute
-	$(QUIET_CORES) $(BIN)/python -m pytest -m faults -p no:timeout
+	$(QUIET_CORES) $(BIN)/python -m pytest -m faults -o timeout=3600
 
 lint: .venv/dev.stamp  ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from triptych.errors import DataError
+from triptych.errors import DataError, UsageError
 
 ID, HASH, SOURCE, WIDTH, HEIGHT = "id", "content_hash", "source", "width", "height"
 THUMBNAIL, POOLED, TARGETS, TOKENS = "thumbnail", "pooled", "targets", "tokens"
@@ -97,15 +97,15 @@ def check_id(image_id: str) -> None:
     """Refuse an id that is empty, too long, or holds control characters.
 
     Raises:
-        DataError: it does.
+        UsageError: it is.
     """
     if not image_id or len(image_id) > MAX_ID or _CONTROL.search(image_id):
         shown = repr(image_id[:60])
-        raise DataError(f"an id needs 1 to {MAX_ID} characters and no control characters, not {shown}")
+        raise UsageError(f"an id needs 1 to {MAX_ID} characters and no control characters, not {shown}")
     try:
         image_id.encode()
     except UnicodeEncodeError:
-        raise DataError(f"an id must be valid Unicode, not {image_id[:60]!r}") from None
+        raise UsageError(f"an id must be valid Unicode, not {image_id[:60]!r}") from None
 
 
 def plain_type(name: str, given: pa.DataType, file: str | None = None) -> pa.DataType:

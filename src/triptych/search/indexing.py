@@ -14,13 +14,13 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from triptych.errors import DataError
+from triptych.errors import DataError, TriptychError
 from triptych.search.columns import HASH, ID, POOLED, SOURCE, TARGETS, THUMBNAIL, TOKENS, check_id
 from triptych.search.gallery import Gallery
 from triptych.search.metadata import Metadata
 from triptych.search.pictures import Picture
 from triptych.training.model import Model
-from triptych.triplets.decoding import MAX_PIXELS, ImageError, decode_image
+from triptych.triplets.decoding import MAX_PIXELS, decode_image
 
 Progress = Callable[[int, int], None]
 
@@ -182,9 +182,7 @@ def _prepare(picture: Picture, known: str | None, gallery: Gallery, model: Model
         check_id(picture.id)
         data = picture.read()
         return prepare(picture.id, picture.source, data, gallery, model, known=known)
-    except ImageError as error:
-        return str(error).splitlines()[0]
-    except DataError as error:
+    except TriptychError as error:
         return str(error).splitlines()[0]
     except (OSError, ValueError) as error:
         return f"{picture.source}: the picture cannot be read ({error})"

@@ -27,6 +27,7 @@ class Resident:
         targets: ``[N, Q, D]``.
         place: image id to its place.
         order: ``[N]`` places by rising row id.
+        by_hash: content hash to the ids that have it.
     """
 
     ids: list[str]
@@ -35,6 +36,7 @@ class Resident:
     targets: Tensor
     place: Mapping[str, int]
     order: np.ndarray
+    by_hash: Mapping[str, list[str]]
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Return where rows stand."""
@@ -88,13 +90,14 @@ class Snapshot:
 
     def copies(self, image_ids: Sequence[str], hashes: set[str]) -> set[str]:
         """Return ids and the content hashes that they have, and every image of these or the given hashes."""
+        if self.resident:
+            gallery = self.resident
+            own = {gallery.hashes[gallery.place[i]] for i in image_ids if i in gallery.place}
+            return {image_id for value in own | hashes for image_id in gallery.by_hash.get(value, ())}
         rows = self.details(list(self.rows_of(image_ids).values()), [ID, HASH])
         hashes = hashes | {row[HASH] for row in rows}
         if not hashes:
             return set()
-        if self.resident:
-            pairs = zip(self.resident.ids, self.resident.hashes, strict=True)
-            return {image_id for image_id, own in pairs if own in hashes}
         quoted = ", ".join(f"'{value}'" for value in sorted(hashes))
         return set(self._search([ID], f"{HASH} IN ({quoted})")[ID].to_pylist())
 
@@ -131,15 +134,19 @@ class Snapshot:
 
     def _load(self, *, half: bool) -> Resident:
         found = self._search([ID, HASH, TARGETS], None)
-        ids = found[ID].to_pylist()
+        ids, hashes = found[ID].to_pylist(), found[HASH].to_pylist()
+        by_hash: dict[str, list[str]] = {}
+        for image_id, value in zip(ids, hashes, strict=True):
+            by_hash.setdefault(value, []).append(image_id)
         targets, rows = self._vectors(found[TARGETS]), np.asarray(found["_rowid"], dtype=np.uint64)
         return Resident(
             ids,
-            found[HASH].to_pylist(),
+            hashes,
             rows,
             targets if half else targets.float(),
             {image_id: place for place, image_id in enumerate(ids)},
             np.argsort(rows),
+            by_hash,
         )
 
     def _search(self, columns: Sequence[str], where: str | None) -> pa.Table:

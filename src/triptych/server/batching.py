@@ -50,10 +50,6 @@ class Batcher(Generic[Item, Result]):
         await self._waiting.put((item, future))
         return await future
 
-    async def alone(self, work: Callable[[], Result]) -> Result:
-        """Do something else in the thread, between two batches."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
     async def _run(self) -> None:
         while True:
             batch = [await self._waiting.get()]

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from triptych.server.metrics import Metrics
@@ -17,10 +18,6 @@ _OPEN = ("/health", "/ready", "/metrics")
 
 _FORM_BYTES = 64 * 1024
 """What a form may hold beside its pictures."""
-
-
-class _TooLarge(Exception):
-    pass
 
 
 class Gate:
@@ -73,14 +70,10 @@ class Gate:
             message = await receive()
             read += len(message.get("body", b""))
             if read > most:
-                raise _TooLarge
+                raise HTTPException(413, text)
             return message
 
-        try:
-            await self.app(scope, counted, seen.send)
-        except _TooLarge:
-            if not seen.started:
-                await self._refuse(413, "too_large", text, scope, receive, seen.send)
+        await self.app(scope, counted, seen.send)
 
     async def _refuse(
         self, status: int, error: str, text: str, scope: Scope, receive: Receive, send: Any

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from triptych.errors import DataError, TriptychError, UsageError
+from triptych.search.feedback import FeedbackFullError
 from triptych.search.gallery_engine import UnknownImageError
 from triptych.search.lock import BusyError
 from triptych.triplets.decoding import ImageError
@@ -76,6 +77,8 @@ def refusal_of(error: TriptychError) -> Refused:
     if isinstance(error, ImageError):
         status = _IMAGE_STATUS.get(error.kind, 422)
         return Refused(status, error.kind, f"{error.file}: {error.problem}", error.mend)
+    if isinstance(error, FeedbackFullError):
+        return Refused(413, "feedback_full", error.problem)
     if isinstance(error, BusyError):
         return Refused(409, "busy", "another process is writing to the gallery", "Try again.")
     if isinstance(error, UsageError):
@@ -112,9 +115,13 @@ def install(app: FastAPI) -> None:
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return await refused(_, validation(error))
 
+    @app.exception_handler(Exception)
+    async def fault(_: Request, error: Exception) -> JSONResponse:  # it is logged, with its traceback
+        return answer(500, Problem(error="fault", message="the server made a mistake; its log says more"))
+
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
-        words: Mapping[int, str] = {404: "no_such_path", 405: "no_such_method"}
+        words: Mapping[int, str] = {404: "no_such_path", 405: "no_such_method", 413: "too_large"}
         name = words.get(error.status_code, "bad_request")
         problem = Problem(error=name, message=str(error.detail))
         response = answer(error.status_code, problem)

@@ -81,6 +81,8 @@ async def read_form(request: Request, settings: ServerSettings) -> FormData:
     try:
         return await request.form(max_files=settings.images, max_fields=64, max_part_size=64 * 1024)
     except HTTPException as error:
+        if error.status_code == 413:
+            raise
         raise Refused(400, "broken_form", f"the form cannot be read: {error.detail}") from error
     except (ValueError, KeyError, UnicodeError, LookupError) as error:
         raise Refused(400, "broken_form", f"the form cannot be read: {error}") from error
