@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from triptych.errors import DataError
 from triptych.search.columns import HASH, ID, POOLED, TARGETS, id_filter, metadata_fields
 from triptych.search.gallery import STORE, Gallery
 from triptych.search.store import explained, open_table
@@ -125,6 +126,8 @@ class Snapshot:
     def pictures(self, image_ids: Sequence[str], column: str) -> dict[str, Any]:
         """Return the tokens, or the thumbnails, of images by id."""
         rows = self.rows_of(image_ids)
+        if not rows:
+            return {}
         values = self._take(list(rows.values()), [column])[column]
         if pa.types.is_binary(values.type):
             return dict(zip(rows, values.to_pylist(), strict=True))
@@ -157,8 +160,19 @@ class Snapshot:
     def _take(self, rows: Sequence[int], columns: Sequence[str]) -> pa.Table:
         if not rows:
             return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+        wanted = np.array(rows, dtype=np.uint64)
         with explained(self._store):
-            return self._table.take_row_ids([int(row) for row in rows]).select(list(columns)).to_arrow()
+            query = self._table.take_row_ids(wanted.tolist()).select(list(columns)).with_row_id()
+            found: pa.Table = query.to_arrow()
+        own = np.asarray(found["_rowid"], dtype=np.uint64)  # LanceDB gives them in its own order
+        order = np.argsort(own)
+        places = (
+            order[np.minimum(np.searchsorted(own, wanted, sorter=order), len(own) - 1)] if len(own) else order
+        )
+        if len(own) < len(wanted) or not np.array_equal(own[places], wanted):
+            problem = "rows of the gallery's table are missing"
+            raise DataError(problem, file=self._store, mend="Run `triptych index verify`.")
+        return found.select(list(columns)).take(pa.array(places))
 
     def _vectors(self, column: pa.ChunkedArray) -> Tensor:
         if not len(column):
