@@ -8,7 +8,7 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
@@ -141,7 +141,7 @@ def _read_session(path: Path) -> tuple[Query, list[str]]:
     return query.model_copy(update={"images": images, "before": before}), [str(name) for name in files]
 
 
-def _json(path: Path) -> dict[str, object]:
+def _json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
     try:

@@ -137,13 +137,13 @@ def search(
         )
         search_gallery(model, asked, session=session, query=query, exact=exact, html=html, as_json=as_json)
         return
-    only_galleries = {"--minus": minus, "--where": where, "--session": session, "--query": query}
-    only_galleries["--exact/--approximate"] = None if exact is None else True
+    only_galleries: dict[str, object] = {"--minus": minus, "--where": where, "--session": session}
+    only_galleries |= {"--query": query, "--exact/--approximate": exact is not None}
     _refuse(only_galleries, f"{model} is no gallery", "`triptych index` makes one")
     for name, given in (("--image", images_given), ("--text", texts)):
         if given and len(given) > 1:
             raise UsageError(f"give {name} once: only a gallery takes several; `triptych index` makes one")
-    reference, text = (images_given or [None])[0], (texts or [""])[0]
+    reference, text = images_given[0] if images_given else None, texts[0] if texts else ""
     if reference is None and not text.strip():
         raise UsageError("say what to search for: --image ID_OR_FILE, --text TEXT, or both")
     from triptych.search import SearchEngine
@@ -168,8 +168,8 @@ def search(
         _write_page(html, benchmark, reference, text, hits, details)
     if as_json:
         found = [{"rank": hit.rank, "image_id": hit.image_id, "score": hit.score} for hit in hits]
-        query = {"reference": reference, "text": text, **details, "gallery": len(gallery)}
-        typer.echo(json.dumps({**query, "hits": found}, ensure_ascii=False, indent=2))
+        asked_for = {"reference": reference, "text": text, **details, "gallery": len(gallery)}
+        typer.echo(json.dumps({**asked_for, "hits": found}, ensure_ascii=False, indent=2))
     else:
         _print(hits, benchmark, details, html)
 

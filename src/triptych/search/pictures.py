@@ -167,7 +167,7 @@ def _unique(path: Path, rows: Sequence[tuple[str | None, str, Callable[[], bytes
 def _holds_bytes(table: pa.Table, name: str) -> bool:
     given = table.schema.field(name).type
     if pa.types.is_struct(given):
-        return given.get_field_index("bytes") >= 0
+        return bool(given.get_field_index("bytes") >= 0)
     return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
 
 

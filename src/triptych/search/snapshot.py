@@ -104,7 +104,8 @@ class Snapshot:
 
     def details(self, rows: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
         """Read columns of rows, in that order."""
-        return self._take(rows, columns).to_pylist()
+        found: list[dict[str, Any]] = self._take(rows, columns).to_pylist()
+        return found
 
     def nearest(self, vector: np.ndarray, count: int, where: str | None, probes: int) -> np.ndarray:
         """Return the row ids of the images whose pooled vector is nearest to ``[D]``."""

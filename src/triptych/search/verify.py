@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -66,7 +67,7 @@ def verify(gallery: Gallery, *, progress: Progress | None = None) -> Verified:
             result.add("the id is there twice", twice)
             seen.update(ids)
 
-            def where(wrong: np.ndarray, ids: list[str] = ids) -> list[str]:
+            def where(wrong: Any, ids: list[str] = ids) -> list[str]:
                 return [image_id for image_id, bad in zip(ids, wrong, strict=True) if bad]
 
             hashes = batch[HASH].to_pylist()

@@ -165,7 +165,7 @@ async def metrics(service: Served) -> PlainTextResponse:
 
 
 def _add_routes(app: FastAPI) -> None:
-    written = {"dependencies": [Depends(allowed)], "response_model": WrittenBody}
+    written: dict[str, Any] = {"dependencies": [Depends(allowed)], "response_model": WrittenBody}
     app.add_api_route(
         "/v1/search",
         search,

@@ -115,7 +115,8 @@ class Service:
         check_id(image_id)
         async with self._writing:
             row = None if metadata is None else await asyncio.to_thread(self._metadata_row, metadata)
-            return await self._settled(asyncio.to_thread(self._add, image_id, data, name, row))
+            outcome: Outcome = await self._settled(asyncio.to_thread(self._add, image_id, data, name, row))
+            return outcome
 
     async def remove(self, image_id: str) -> None:
         """Remove an image; on return that is on disk.
