@@ -13,7 +13,7 @@ PINS = $(shell $(PYTHON) -c 'import sys; print("-c constraints.txt" if sys.versi
 QUIET_CORES := OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench clean
+.PHONY: help demo test test-slow test-faults lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -22,10 +22,13 @@ demo: .venv/demo.stamp  ## render data, train two methods on noisy triplets, wri
 	$(BIN)/triptych demo -o $(DEMO) $(if $(DATA),--data $(DATA))
 
 test: lint  ## lint, then all tests but the slow ones
-	$(QUIET_CORES) $(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+	$(QUIET_CORES) $(BIN)/python -m pytest -m "not slow and not faults" -n $(WORKERS) --dist loadfile
 
 test-slow: .venv/dev.stamp  ## the slow tests
 	$(QUIET_CORES) $(BIN)/python -m pytest -m slow
+
+test-faults: .venv/dev.stamp  ## kill indexing at 50 random moments, flood the server for a minute
+	$(QUIET_CORES) $(BIN)/python -m pytest -m faults -o timeout=3600
 
 lint: .venv/dev.stamp  ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
@@ -48,7 +51,7 @@ clean:  ## remove what make made, .venv included
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python
-	$(call install,lite$(COMMA)figures$(COMMA)dev,-q)
+	$(call install,lite$(COMMA)figures$(COMMA)search$(COMMA)serve$(COMMA)dev,-q)
 	@touch $@ .venv/demo.stamp
 
 # pip compiles one file after the other; all cores together are done in half the time. Some files are not meant to be

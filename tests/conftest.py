@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from PIL import Image, ImageDraw
 settings.register_profile("triptych", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("triptych")
 
+PRICES = {"red": 10, "green": 20, "blue": 30}
 COLOURS = ("red", "green", "blue")
 SHAPES = ("circle", "square", "triangle", "diamond")
 
@@ -212,3 +214,52 @@ def tiny_run(tiny_benchmark: Path, lite_weights: None, tmp_path_factory: pytest.
     inject(data.train, kind="mix", ratio=0.5, seed=42).write(noise)
     settings = {"epochs": 2, "batch_size": 8}
     return train(data, folder / "run", method="infonce", noise=noise, training=settings).folder
+
+
+@pytest.fixture(scope="session")
+def lance() -> None:
+    """Skip where LanceDB is not installed."""
+    pytest.importorskip("lancedb", reason='LanceDB is not installed; run: pip install "triptych[search]"')
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_run: Path) -> Any:
+    from triptych.training.model import load_model
+
+    return load_model(tiny_run)
+
+
+@pytest.fixture(scope="session")
+def items(tiny_benchmark: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Metadata of the tiny pictures: colour, price, large (a truth value); the price of one is missing."""
+    from triptych.triplets import read_benchmark
+
+    path = tmp_path_factory.mktemp("items") / "items.csv"
+    lines = ["id,colour,price,large"]
+    for image_id in read_benchmark(tiny_benchmark).images.ids:
+        _, size, colour, shape = image_id.split("-")
+        price = "" if (colour, shape) == ("red", "diamond") else f"{PRICES[colour]}.5"
+        lines.append(f"{image_id},{colour},{price},{'true' if size == 'large' else 'false'}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def gallery_folder(
+    lance: None, tiny_model: Any, items: Path, tiny_benchmark: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A gallery of the 48 tiny pictures; a test that changes it takes ``own_gallery``."""
+    from triptych.search import Gallery, find_pictures, index_images
+    from triptych.search.metadata import read_metadata
+
+    folder = tmp_path_factory.mktemp("galleries") / "gallery"
+    gallery = Gallery.create(folder, tiny_model, "tiny model")
+    pictures = find_pictures(tiny_benchmark / "images")
+    index_images(gallery, tiny_model, pictures.items, metadata=read_metadata(items))
+    return folder
+
+
+@pytest.fixture
+def own_gallery(gallery_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the gallery."""
+    return Path(shutil.copytree(gallery_folder, tmp_path / "gallery"))

@@ -68,7 +68,7 @@ def test_a_page_without_a_reference(triptych, tiny_run: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        ((), 2, "say what to search for: --reference ID_OR_FILE, --text TEXT, or both"),
+        ((), 2, "say what to search for: --image ID_OR_FILE, --text TEXT, or both"),
         (("--text", "  "), 2, "say what to search for"),
         (("--reference", "gone"), 2, '"gone" is neither an image id of tiny nor a file'),
         (("--text", "red", "--split", "test"), 2, 'tiny has no split "test"; it has: val'),

@@ -27,7 +27,9 @@ VERBS = {
     "submission": "Check a file for the server of CIRR or CIRCO.",
     "compare": "Put runs into one table, with differences and the papers' figures.",
     "study": "Run many trainings and compare them.",
+    "index": "Embed pictures into a gallery on disk, and look after it.",
     "search": "Find pictures by a reference picture and a text.",
+    "serve": "Answer searches of a gallery over HTTP.",
     "doctor": "Say what is missing here, and the command that mends it.",
 }
 """Each verb and its purpose; the module of the same name in this folder has its ``app``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,17 +32,62 @@ app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 def search(
     model: ModelFolder,
     data: DataOption = None,
-    reference: Annotated[
-        str | None,
+    images_given: Annotated[
+        list[str] | None,
         typer.Option(
+            "--image",
+            "--reference",
             metavar="ID_OR_FILE",
-            help="The picture to start from: an image id of the data, or a file.",
+            help="The picture to start from: an image id, or a file. A gallery takes several.",
             show_default=False,
         ),
     ] = None,
-    text: Annotated[
-        str, typer.Option(help='What to change, such as "make it red".', show_default=False)
-    ] = "",
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            help='What to change, such as "make it red". A gallery takes several.',
+            show_default=False,
+        ),
+    ] = None,
+    minus: Annotated[
+        list[str] | None,
+        typer.Option(help='What is not wanted, such as "striped". Gallery only.', show_default=False),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILTER",
+            help="Search only images whose metadata fit, such as \"category = 'shoes' AND price < 50\"."
+            " Gallery only.",
+            show_default=False,
+        ),
+    ] = None,
+    session: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the turns of a search here: run again with another --image and --text to go on"
+            ' ("more like this, but ..."). Gallery only.',
+            show_default=False,
+        ),
+    ] = None,
+    query: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A whole query as JSON, as `POST /v1/search` takes it: weights, turns. Gallery only.",
+            show_default=False,
+        ),
+    ] = None,
+    exact: Annotated[
+        bool | None,
+        typer.Option(
+            "--exact/--approximate",
+            help="Force an exact scan, or the two-stage search. Gallery only.",
+            show_default="by the gallery's size",
+        ),
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many hits.")] = 10,
     split: Annotated[
         str | None,
@@ -71,10 +116,36 @@ def search(
 ) -> None:
     """Find pictures by a reference picture and a text that says what to change.
 
-    Without a text it finds pictures like the reference, without a reference those that fit the text.
+    Without a text it finds pictures like the reference, without a reference those that fit the text. What is
+    searched is a gallery (of `triptych index`), or the pictures of the data that a run was trained on.
     """
+    if (model / "gallery.json").is_file():
+        from triptych.cli.gallery_search import Asked, search_gallery
+
+        only_runs = {
+            "--data": data,
+            "--split": split,
+            "--category": category,
+            "--images": images,
+            "--cache": cache,
+        }
+        _refuse(
+            only_runs, f"{model} is a gallery, which holds its own pictures and model", "--where filters it"
+        )
+        asked = Asked(
+            tuple(images_given or ()), tuple(texts or ()), tuple(minus or ()), where, top, keep_reference
+        )
+        search_gallery(model, asked, session=session, query=query, exact=exact, html=html, as_json=as_json)
+        return
+    only_galleries: dict[str, object] = {"--minus": minus, "--where": where, "--session": session}
+    only_galleries |= {"--query": query, "--exact/--approximate": exact is not None}
+    _refuse(only_galleries, f"{model} is no gallery", "`triptych index` makes one")
+    for name, given in (("--image", images_given), ("--text", texts)):
+        if given and len(given) > 1:
+            raise UsageError(f"give {name} once: only a gallery takes several; `triptych index` makes one")
+    reference, text = images_given[0] if images_given else None, texts[0] if texts else ""
     if reference is None and not text.strip():
-        raise UsageError("say what to search for: --reference ID_OR_FILE, --text TEXT, or both")
+        raise UsageError("say what to search for: --image ID_OR_FILE, --text TEXT, or both")
     from triptych.search import SearchEngine
     from triptych.search.engine import gallery_of
     from triptych.training.source import open_model
@@ -97,10 +168,17 @@ def search(
         _write_page(html, benchmark, reference, text, hits, details)
     if as_json:
         found = [{"rank": hit.rank, "image_id": hit.image_id, "score": hit.score} for hit in hits]
-        query = {"reference": reference, "text": text, **details, "gallery": len(gallery)}
-        typer.echo(json.dumps({**query, "hits": found}, ensure_ascii=False, indent=2))
+        asked_for = {"reference": reference, "text": text, **details, "gallery": len(gallery)}
+        typer.echo(json.dumps({**asked_for, "hits": found}, ensure_ascii=False, indent=2))
     else:
         _print(hits, benchmark, details, html)
+
+
+def _refuse(options: Mapping[str, object], why: str, mend: str) -> None:
+    """Refuse options that do not fit what is searched."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(f"{given[0]} does not fit here: {why}; {mend}")
 
 
 def _print(hits: Sequence[Hit], benchmark: Benchmark, details: dict[str, str], html: Path | None) -> None:

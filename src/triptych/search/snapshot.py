@@ -1,0 +1,182 @@
+"""A gallery at one version, as a search reads it: from memory where it fits, else from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from triptych.errors import DataError
+from triptych.search.columns import HASH, ID, POOLED, TARGETS, id_filter, metadata_fields
+from triptych.search.gallery import STORE, Gallery
+from triptych.search.store import explained, open_table
+
+
+@dataclass(frozen=True)
+class Resident:
+    """The target vectors of the whole gallery in memory, in the table's order.
+
+    Attributes:
+        ids: image ids.
+        hashes: their content hashes.
+        rows: ``[N]`` their row ids in the table.
+        targets: ``[N, Q, D]``.
+        place: image id to its place.
+        order: ``[N]`` places by rising row id.
+        by_hash: content hash to the ids that have it.
+    """
+
+    ids: list[str]
+    hashes: list[str]
+    rows: np.ndarray
+    targets: Tensor
+    place: Mapping[str, int]
+    order: np.ndarray
+    by_hash: Mapping[str, list[str]]
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Return where rows stand."""
+        return self.order[np.searchsorted(self.rows, rows, sorter=self.order)]
+
+
+class Snapshot:
+    """One version of a gallery; it does not change, whatever is written meanwhile.
+
+    Args:
+        gallery: the gallery; its newest version is taken.
+        exact: whether searches score every image; by default where there are fewer than ``small``.
+        small: see ``exact``.
+        memory: bytes that the target vectors may take in memory; a larger gallery is read from the table, unless
+            it is to be searched exactly.
+
+    Raises:
+        DataError: the table is damaged.
+    """
+
+    def __init__(self, gallery: Gallery, *, exact: bool | None, small: int, memory: int) -> None:
+        self.shape, self._store = gallery.info.shape, gallery.folder / STORE
+        self._table: Any = open_table(self._store)
+        with explained(self._store):
+            self.version = int(self._table.version)
+            self.images = int(self._table.count_rows())
+            self.schema: pa.Schema = self._table.schema
+            indices = self._table.list_indices()
+        self.metadata = list(metadata_fields(self.schema))
+        self.partitions = max(1, int(np.sqrt(self.images))) if indices else 0
+        self.exact = self.images < small if exact is None else exact
+        fits = 2 * self.images * self.shape.queries * self.shape.dim <= memory
+        self.resident = self._load(half=self.images >= small) if fits or self.exact else None
+
+    def rows_of(self, image_ids: Sequence[str]) -> dict[str, int]:
+        """Return the row ids of images; those that are not there are left out."""
+        if self.resident:
+            place = self.resident.place
+            return {i: int(self.resident.rows[place[i]]) for i in image_ids if i in place}
+        found = self._search([ID], id_filter(image_ids))
+        return dict(zip(found[ID].to_pylist(), found["_rowid"].to_pylist(), strict=True))
+
+    def passing(self, where: str) -> np.ndarray:
+        """Return the row ids of the images that pass a filter, in the table's order."""
+        return np.asarray(self._search([ID], where)["_rowid"], dtype=np.uint64)
+
+    def count(self, where: str) -> int:
+        """Count the images that pass a filter."""
+        with explained(self._store):
+            return int(self._table.count_rows(where))
+
+    def copies(self, image_ids: Sequence[str], hashes: set[str]) -> set[str]:
+        """Return ids and the content hashes that they have, and every image of these or the given hashes."""
+        if self.resident:
+            gallery = self.resident
+            own = {gallery.hashes[gallery.place[i]] for i in image_ids if i in gallery.place}
+            return {image_id for value in own | hashes for image_id in gallery.by_hash.get(value, ())}
+        rows = self.details(list(self.rows_of(image_ids).values()), [ID, HASH])
+        hashes = hashes | {row[HASH] for row in rows}
+        if not hashes:
+            return set()
+        quoted = ", ".join(f"'{value}'" for value in sorted(hashes))
+        return set(self._search([ID], f"{HASH} IN ({quoted})")[ID].to_pylist())
+
+    def details(self, rows: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Read columns of rows, in that order."""
+        found: list[dict[str, Any]] = self._take(rows, columns).to_pylist()
+        return found
+
+    def nearest(self, vector: np.ndarray, count: int, where: str | None, probes: int) -> np.ndarray:
+        """Return the row ids of the images whose pooled vector is nearest to ``[D]``."""
+        with explained(self._store):
+            query = self._table.search(vector, vector_column_name=POOLED).distance_type("dot").limit(count)
+            query = query.with_row_id(True).select([ID, "_distance"])
+            if self.partitions:
+                query = query.nprobes(min(probes, self.partitions))
+            if where:
+                query = query.where(where, prefilter=True)
+            return np.asarray(query.to_arrow()["_rowid"], dtype=np.uint64)
+
+    def targets(self, rows: np.ndarray) -> Tensor:
+        """Return the target vectors of rows, ``[len(rows), Q, D]``."""
+        if self.resident:
+            return self.resident.targets[torch.from_numpy(self.resident.places(rows))]
+        return self._vectors(self._take(rows.tolist(), [TARGETS])[TARGETS])
+
+    def pictures(self, image_ids: Sequence[str], column: str) -> dict[str, Any]:
+        """Return the tokens, or the thumbnails, of images by id."""
+        rows = self.rows_of(image_ids)
+        if not rows:
+            return {}
+        values = self._take(list(rows.values()), [column])[column]
+        if pa.types.is_binary(values.type):
+            return dict(zip(rows, values.to_pylist(), strict=True))
+        return dict(
+            zip(rows, np.asarray(values.combine_chunks().flatten()).reshape(len(rows), -1), strict=True)
+        )
+
+    def _load(self, *, half: bool) -> Resident:
+        found = self._search([ID, HASH, TARGETS], None)
+        ids, hashes = found[ID].to_pylist(), found[HASH].to_pylist()
+        by_hash: dict[str, list[str]] = {}
+        for image_id, value in zip(ids, hashes, strict=True):
+            by_hash.setdefault(value, []).append(image_id)
+        targets, rows = self._vectors(found[TARGETS]), np.asarray(found["_rowid"], dtype=np.uint64)
+        return Resident(
+            ids,
+            hashes,
+            rows,
+            targets if half else targets.float(),
+            {image_id: place for place, image_id in enumerate(ids)},
+            np.argsort(rows),
+            by_hash,
+        )
+
+    def _search(self, columns: Sequence[str], where: str | None) -> pa.Table:
+        with explained(self._store):
+            query = self._table.search().select(list(columns)).with_row_id(True)
+            return (query.where(where) if where else query).to_arrow()
+
+    def _take(self, rows: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        if not rows:
+            return pa.schema([self.schema.field(name) for name in columns]).empty_table()
+        wanted = np.array(rows, dtype=np.uint64)
+        with explained(self._store):
+            query = self._table.take_row_ids(wanted.tolist()).select(list(columns)).with_row_id()
+            found: pa.Table = query.to_arrow()
+        own = np.asarray(found["_rowid"], dtype=np.uint64)  # LanceDB gives them in its own order
+        order = np.argsort(own)
+        places = (
+            order[np.minimum(np.searchsorted(own, wanted, sorter=order), len(own) - 1)] if len(own) else order
+        )
+        if len(own) < len(wanted) or not np.array_equal(own[places], wanted):
+            problem = "rows of the gallery's table are missing"
+            raise DataError(problem, file=self._store, mend="Run `triptych index verify`.")
+        return found.select(list(columns)).take(pa.array(places))
+
+    def _vectors(self, column: pa.ChunkedArray) -> Tensor:
+        if not len(column):
+            return torch.empty(0, self.shape.queries, self.shape.dim, dtype=torch.float16)
+        flat = np.array(column.combine_chunks().flatten(), dtype=np.float16)
+        return torch.from_numpy(flat.reshape(-1, self.shape.queries, self.shape.dim))
