@@ -19,8 +19,8 @@ from triptych.methods.base import Losses, Phase
 from triptych.methods.infonce import InfoNCE
 from triptych.training.cleanliness import read_cleanliness
 from triptych.training.config import RunConfig
-from triptych.training.loader import TripletLoader
 from triptych.training.learner import Learner
+from triptych.training.loader import TripletLoader
 from triptych.training.loop import Interrupted, Trainer, Watcher
 from triptych.training.model import build_method, load_model
 from triptych.training.run import Run

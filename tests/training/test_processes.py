@@ -14,21 +14,21 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_gpu")
 def test_fp16_without_a_gpu_says_what_works() -> None:
-    with pytest.raises(UsageError, match="fp16 needs a GPU.*use bf16 or no"):
+    with pytest.raises(UsageError, match=r"fp16 needs a GPU.*use bf16 or no"):
         make_accelerator("fp16")
 
 
 def test_a_gpu_without_bf16_says_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
-    with pytest.raises(UsageError, match="cannot compute in bf16; use training.precision = fp16 or no"):
+    with pytest.raises(UsageError, match=r"cannot compute in bf16; use training\.precision = fp16 or no"):
         make_accelerator("bf16")
 
 
 def test_processes_that_do_not_know_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """`accelerate launch --cpu` and others leave it at that, and each process would train on its own."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="(?s)2 processes were started.*knows of no other.*torchrun"):
+    with pytest.raises(UsageError, match=r"(?s)2 processes were started.*knows of no other.*torchrun"):
         make_accelerator("no")
 
 

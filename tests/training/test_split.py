@@ -37,7 +37,9 @@ shares = _shares()
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-12, msg=lambda said, n=name: f"{n}: {said}")
+        torch.testing.assert_close(
+            found[name], value, rtol=1e-9, atol=1e-12, msg=lambda said, n=name: f"{n}: {said}"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,9 @@ def whole() -> Callable[[str], dict[str, Tensor]]:
     return lambda name: shares.trace(name, Processes(), None)
 
 
-def test_two_processes_in_micro_batches_are_one(whole: Callable[[str], dict[str, Tensor]], tmp_path: Path) -> None:
+def test_two_processes_in_micro_batches_are_one(
+    whole: Callable[[str], dict[str, Tensor]], tmp_path: Path
+) -> None:
     """Losses, gradients, trust and memory of all methods: 5 triplets as 2 + 1 and 2."""
     out = tmp_path / "shares.safetensors"
     done = subprocess.run(

@@ -303,9 +303,7 @@ class Trainer:
             self.watcher.on_epoch(epoch, result, improved)
 
     def _evaluate(self, model: Model) -> Evaluation:
-        return self.evaluator.evaluate(
-            model, protocol=FASHIONIQ, name=self.run.folder.name, noise=self.noise
-        )
+        return self.evaluator.evaluate(model, protocol=FASHIONIQ, name=self.run.folder.name, noise=self.noise)
 
     def _models(self) -> dict[str, Any]:
         return {"backbone": self.config.backbone, "method": self.config.method}

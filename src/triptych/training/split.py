@@ -211,12 +211,14 @@ class SplitBackbone(Backbone):
         """Join the parts of all processes, padded to the longest, and drop spare rows."""
         share = self.processes.share(total)
         columns = list(zip(*parts, strict=True))
-        lengths = [max(sizes) for column in columns for sizes in zip(*(each.shape[1:] for each in column), strict=True)]
+        shapes = [[part.shape[1:] for part in column] for column in columns]
+        lengths = [max(sizes) for each in shapes for sizes in zip(*each, strict=True)]
         longest = iter(self.processes.largest(lengths) if ragged else lengths)
         joined = []
         for column in columns:
             wanted = [next(longest) for _ in column[0].shape[1:]]
-            own = torch.cat([_padded(each, wanted) for each in column]) if len(column) > 1 else _padded(column[0], wanted)
+            filled = [_padded(each, wanted) for each in column]
+            own = torch.cat(filled) if len(filled) > 1 else filled[0]
             joined.append(self.processes.gather(own[: share.stop - share.start], total))
         return tuple(joined)
 

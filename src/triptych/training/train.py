@@ -16,8 +16,8 @@ from triptych.noise import NoiseManifest, lighter, rate_of_epoch
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
 from triptych.training.evaluate import SplitEvaluator, find_split, noise_info
-from triptych.training.loader import BankRows, TripletLoader
 from triptych.training.learner import Learner
+from triptych.training.loader import BankRows, TripletLoader
 from triptych.training.loop import Trainer, Watcher
 from triptych.training.model import Model, build_method, load_tensors, read_settings, read_weights
 from triptych.training.processes import Processes, make_accelerator
