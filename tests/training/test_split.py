@@ -87,6 +87,7 @@ def steps(dropout: float, micro_batch: int | None) -> tuple[Any, Callable[[], Te
 
     def loss() -> Tensor:
         torch.manual_seed(7)
+        passes.begin_step()
         composed = passes.compose(batch.reference_tokens, batch.texts)
         targets = passes.targets(batch.target_tokens)
         return (composed.vector @ targets.flatten(0, 1).T).exp().sum().log() + composed.tokens.pow(3).sum()
@@ -127,6 +128,7 @@ def test_passes_of_a_step_drop_differently_and_leave_the_generator_alone() -> No
         first, second = passes.look(tokens), passes.look(tokens)
         assert torch.equal(torch.rand(4), expected)
         torch.manual_seed(3)
+        passes.begin_step()
         assert torch.equal(passes.look(tokens), first)
     assert not torch.equal(first, second)
     assert not torch.equal(first[0], first[2])  # each micro-batch has its own

@@ -29,6 +29,8 @@ class Learner(nn.Module):
 
     def forward(self, batch: TripletBatch) -> Losses:
         """Return the method's loss terms."""
+        if isinstance(self.passes, SplitBackbone):
+            self.passes.begin_step()
         return self.method.losses(batch, self.passes)
 
     def gather_gradients(self, processes: Processes) -> None:

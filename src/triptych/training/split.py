@@ -55,6 +55,10 @@ class SplitBackbone(Backbone):
         except AttributeError:
             return getattr(super().__getattr__("whole"), name)
 
+    def begin_step(self) -> None:
+        """Count the passes of a step from its start: a step that is repeated draws what it drew."""
+        self._step = -1
+
     def preprocess(self, image: Image.Image) -> np.ndarray:
         """Preprocess as the backbone."""
         return self.whole.preprocess(image)
