@@ -67,7 +67,7 @@ class TinyBackbone(QFormerBackbone):
         longest = max(map(len, texts)) + 1
         ids = torch.tensor([[26, *(ord(x) % 26 for x in text), *[0] * longest][:longest] for text in texts])
         mask = torch.tensor([[i <= len(text) for i in range(longest)] for text in texts])
-        return self.letters(ids), mask.float()
+        return self.letters(ids.to(self.device)), mask.float().to(self.device)
 
     def positioned(self, embeddings: Tensor) -> Tensor:
         return embeddings + self.places[: embeddings.shape[1]]

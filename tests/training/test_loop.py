@@ -14,13 +14,14 @@ import torch
 from safetensors.torch import load_file
 
 from triptych.backbones.token_cache import TokenCache
-from triptych.errors import DataError, UsageError
+from triptych.errors import DataError
 from triptych.methods.base import Losses, Phase
 from triptych.methods.infonce import InfoNCE
 from triptych.training.cleanliness import read_cleanliness
 from triptych.training.config import RunConfig
+from triptych.training.learner import Learner
 from triptych.training.loader import TripletLoader
-from triptych.training.loop import Interrupted, Learner, Trainer, Watcher, accelerator
+from triptych.training.loop import Interrupted, Trainer, Watcher
 from triptych.training.model import build_method, load_model
 from triptych.training.run import Run
 from triptych.training.schedule import learning_rate_factor
@@ -360,7 +361,7 @@ def test_gradients_are_clipped(make: Callable[..., Trainer]) -> None:
 def test_mixed_precision_on_a_cpu(make: Callable[..., Trainer]) -> None:
     """bf16 in the passes, float32 in weights; and another precision before or after it in the same process."""
     make("before", epochs=1).train()
-    trainer = make(epochs=1, mixed_precision="bf16")
+    trainer = make(epochs=1, precision="bf16")
     trainer.train()
     full = make("after", epochs=1)
     full.train()
@@ -370,14 +371,6 @@ def test_mixed_precision_on_a_cpu(make: Callable[..., Trainer]) -> None:
     assert {value.dtype for value in load_file(trainer.run.last / "model.safetensors").values()} == {
         torch.float32
     }
-
-
-def test_what_a_cpu_or_one_process_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="fp16 needs a GPU"):
-        accelerator("fp16", torch.device("cpu"))
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UsageError, match="one process"):
-        accelerator("no", torch.device("cpu"))
 
 
 class Choosy(InfoNCE):

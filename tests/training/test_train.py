@@ -233,5 +233,5 @@ def test_intent_with_a_bank_encodes_it_once(run_small: RunSmall, tmp_path: Path)
 
 @pytest.mark.parametrize("method", ["rcl", "infonce"])
 def test_other_methods_run(run_small: RunSmall, method: str) -> None:
-    run = run_small(method=method, training={"epochs": 1, "batch_size": 20, "mixed_precision": "bf16"})
+    run = run_small(method=method, training={"epochs": 1, "batch_size": 20, "precision": "bf16"})
     assert all(torch.isfinite(value).all() for value in read_weights(run.last)[0].values())

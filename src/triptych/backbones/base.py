@@ -70,6 +70,8 @@ class Backbone(nn.Module, abc.ABC):
     shape: BackboneShape
     fingerprint: str
     frozen: tuple[str, ...] = ()
+    trained_tower: tuple[str, ...] = ()
+    """Submodules that are the trained end of the vision tower: :meth:`vision` runs them, on tokens from before them."""
     default_learning_rate: float = 1e-5
     query_tokens: nn.Parameter
     """``[1, Q, H]`` the learned queries."""

@@ -35,6 +35,10 @@ class QFormerBackbone(Backbone):
         self.text_projection = nn.Linear(shape.hidden, shape.dim)
         self.vision_projection = nn.Linear(shape.hidden, shape.dim)
 
+    def checkpoint_gradients(self) -> None:
+        """Keep only what enters each layer of the Q-Former, and compute the rest again in the backward pass."""
+        self.qformer.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
     @abc.abstractmethod
     def vision(self, tokens: Tensor) -> Tensor:
         """Make frozen tokens ready for cross-attention: the trained layers on top of the tower, ``[B, P, V]``."""

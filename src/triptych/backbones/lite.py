@@ -49,6 +49,9 @@ class LiteConfig(BaseModel):
     heads: int = Field(3, ge=1, description="attention heads")
     dim: int = Field(128, ge=2, description="width of the shared embedding")
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout of the Q-Former's hidden states")
+    gradient_checkpointing: bool = Field(
+        False, description="recompute the Q-Former's layers in the backward pass: less memory, more time"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> LiteConfig:
@@ -97,6 +100,8 @@ class LiteBackbone(QFormerBackbone):
                 vocab_size=1,
             ),
         )
+        if config.gradient_checkpointing:
+            self.checkpoint_gradients()
         self.register_buffer("pixel_mean", torch.full((3,), 127 / 255), persistent=False)
         self.register_buffer("pixel_std", torch.full((3,), 128 / 255), persistent=False)
         weights, minilm = weight_paths()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,9 @@ from triptych.errors import UsageError
 
 if TYPE_CHECKING:
     from triptych.training.run import Run
+
+_QUIET = os.environ.get("RANK", "0") != "0"
+"""Whether this is one of several processes and another one speaks for all."""
 
 app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
@@ -170,8 +174,9 @@ def _train(settings: Settings, out: Path) -> Run:
     given = settings["data"]
     images = given.get("images")
     benchmark = read_benchmark(given["path"], images=images)
-    warn(*benchmark.warnings)
-    with stages() as bars:
+    if not _QUIET:
+        warn(*benchmark.warnings)
+    with stages(quiet=_QUIET) as bars:
         return start(
             benchmark,
             out,
@@ -191,12 +196,14 @@ def _train(settings: Settings, out: Path) -> Run:
 def _resume(folder: Path, cache: str | None) -> Run:
     from triptych.training.train import resume
 
-    with stages() as bars:
+    with stages(quiet=_QUIET) as bars:
         return resume(folder, cache=cache, watcher=TrainingBar(bars).watcher(), stages=bars)
 
 
 def _show_end(run: Run) -> None:
     """Say where the best model is, and what to do with it."""
+    if _QUIET:
+        return
     validations = [entry for entry in run.metrics() if entry["kind"] == "validation"]
     best = [entry for entry in validations if entry["improved"]][-1]
     figures = best["metrics"]["kept"]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from triptych.errors import explain_validation
 
@@ -40,7 +40,20 @@ class TrainingConfig(BaseModel):
         None,
         description='"fixed" = "A and B", "random4" = one of four joins a step; the method\'s own where not given',
     )
-    mixed_precision: Literal["no", "fp16", "bf16"] = Field("no", description="autocast of the Q-Former")
+    precision: Literal["no", "bf16", "fp16"] = Field(
+        "no",
+        validation_alias=AliasChoices("precision", "mixed_precision"),
+        description="autocast of the passes, losses stay in float32; fp16 needs a GPU",
+    )
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="triplets of a batch that run through the backbone at once; the gradient is that of the whole "
+        "batch, in less memory and more time; all at once where not given",
+    )
+    tower_rate: float = Field(
+        1e-6, gt=0, description="peak rate of the vision tower's blocks that the backbone lets train"
+    )
     patience: int = Field(
         10, ge=0, description="stop when an epoch would be this many after the best one; 0 = never"
     )

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from triptych.backbones.base import Backbone
-from triptych.errors import DataError, TriptychError, UsageError
+from triptych.errors import DataError, TriptychError
 from triptych.evaluation import Evaluation, NoiseInfo
 from triptych.files import write_json
-from triptych.methods.base import Losses, Method, Phase, TripletBatch
+from triptych.methods.base import Losses, Phase, TripletBatch
 from triptych.randomness import derive_seed
 from triptych.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from triptych.training.cleanliness import CleanlinessRecord
 from triptych.training.config import RunConfig
 from triptych.training.evaluate import SplitEvaluator
 from triptych.training.groups import parameter_groups
+from triptych.training.learner import Learner
 from triptych.training.loader import TripletLoader
 from triptych.training.model import Model, load_tensors, save_model, trained_tensors
+from triptych.training.processes import Processes, make_accelerator
 from triptych.training.run import Run
 from triptych.training.schedule import learning_rate_factor
+from triptych.training.stop import Stop
 
 _RECORD = "cleanliness of this epoch"
 
@@ -73,19 +73,6 @@ class Epoch:
     scoring: Callable[[], Iterator[TripletBatch]]
 
 
-class Learner(nn.Module):
-    """Backbone and method as the one module that is optimised."""
-
-    def __init__(self, backbone: Backbone, method: Method) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.method = method
-
-    def forward(self, batch: TripletBatch) -> Losses:
-        """Return the method's loss terms."""
-        return self.method.losses(batch, self.backbone)
-
-
 class Trainer:
     """Trains a method on a loader's triplets and writes the run folder.
 
@@ -96,7 +83,8 @@ class Trainer:
         loader: the batches.
         evaluator: validates after every epoch.
         noise: named in reports.
-        watcher: callbacks.
+        watcher: callbacks of the process that writes.
+        accelerator: as :func:`~triptych.training.processes.make_accelerator` makes it.
     """
 
     def __init__(
@@ -109,6 +97,7 @@ class Trainer:
         *,
         noise: NoiseInfo | None = None,
         watcher: Watcher | None = None,
+        accelerator: Any = None,
     ) -> None:
         self.run, self.config, self.learner, self.loader, self.evaluator = (
             run,
@@ -121,11 +110,16 @@ class Trainer:
         self.noise, self.watcher = noise, watcher or Watcher()
         self.progress = Progress()
         self.phase = Phase()
-        self._stop = False
+        self._stop = Stop()
 
-        self.accelerator = accelerator(self.settings.mixed_precision, learner.backbone.device)
+        self.accelerator = accelerator or make_accelerator(self.settings.precision)
+        self.processes = Processes.of(self.accelerator)
+        learner.to(self.accelerator.device)
+        micro_batch = self.settings.micro_batch
+        if self.processes.count > 1 or (micro_batch or loader.batch_size) < loader.batch_size:
+            learner.split(self.processes, micro_batch)
         self.peak = self.settings.learning_rate or learner.backbone.default_learning_rate
-        parameters, groups = parameter_groups(learner, learner.method)
+        parameters, groups = parameter_groups(learner, tower=self.settings.tower_rate / self.peak)
         self.names = list(parameters)
         optimizer = torch.optim.AdamW(
             groups,
@@ -136,7 +130,8 @@ class Trainer:
         )
         triplet_ids = loader.table.triplet_ids
         on_disk = run.folder / "memory" if self.settings.memory == "disk" else None
-        learner.method.remember(triplet_ids, on_disk)
+        with self.processes.main_first():  # files of a memory are made once; all write the same into them
+            learner.method.remember(triplet_ids, on_disk)
         self.cleanliness = CleanlinessRecord(run.cleanliness, triplet_ids)
         if run.checkpoint.is_file():
             tensors, remembered, self.progress = load_checkpoint(run.checkpoint, optimizer, parameters)
@@ -145,11 +140,11 @@ class Trainer:
             self.cleanliness.present.copy_(remembered.pop(_RECORD))
             if learner.method.memory is not None:
                 learner.method.memory.load_state(remembered)
-        self._metrics_lines = run.truncate_metrics(self.progress.metrics_lines)
+        self._metrics_lines = run.truncate_metrics(self.progress.metrics_lines) if self.processes.main else 0
         if self.progress.scaler and self.accelerator.scaler is not None:
             self.accelerator.scaler.load_state_dict(self.progress.scaler)
         self.raw_optimizer = optimizer
-        self.module, self.optimizer = self.accelerator.prepare(learner, optimizer)
+        self.optimizer = self.accelerator.prepare(optimizer)
 
     def train(self) -> Progress:
         """Train to the end, from wherever the run stands.
@@ -159,18 +154,20 @@ class Trainer:
             DataError: a loss is not finite; the last checkpoint is kept.
         """
         progress = self.progress
-        with self._graceful_stop(), torch.random.fork_rng(devices=[]):
+        device = self.accelerator.device
+        with self._stop.listening(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             while not progress.finished:
                 self._train_epoch(progress.epoch)
                 self._end_epoch(progress.epoch)
-                if self._stop and not progress.finished:
+                if self.processes.any(self._stop.asked) and not progress.finished:
                     raise self._interrupted()
         return progress
 
     def _train_epoch(self, epoch: int) -> None:
         loader, progress, learner = self.loader, self.progress, self.learner
         texts = loader.texts(epoch)
-        learner.backbone.prepare_texts([*texts, *learner.method.reads(epoch, texts)])
+        with self.processes.main_first():
+            learner.backbone.prepare_texts([*texts, *learner.method.reads(epoch, texts)])
         self._begin_epoch(epoch)
         started, first = time.monotonic(), progress.step
         for batch in loader.epoch(epoch, first, learner.method.needs(epoch)):
@@ -178,12 +175,10 @@ class Trainer:
             progress.step += 1
             speed = (progress.step - first) * loader.batch_size / max(time.monotonic() - started, 1e-9)
             self._log({**entry, "triplets_per_second": round(speed, 1)})
-            self.watcher.on_step(
-                Step(
-                    epoch, self.settings.epochs, progress.step, loader.steps_per_epoch, entry["losses"], speed
-                )
-            )
-            if self._stop:
+            if self.processes.main:
+                told = epoch, self.settings.epochs, progress.step, loader.steps_per_epoch
+                self.watcher.on_step(Step(*told, entry["losses"], speed))
+            if self.processes.any(self._stop.asked):
                 self._save()
                 raise self._interrupted()
             if progress.step % self.settings.checkpoint_every == 0:
@@ -198,7 +193,7 @@ class Trainer:
         with torch.no_grad():
             scoring = partial(self.loader.scoring, epoch)
             method.begin_epoch(
-                Epoch(epoch, settings.epochs, settings.seed, resumed, self.learner.backbone, scoring)
+                Epoch(epoch, settings.epochs, settings.seed, resumed, self.learner.passes, scoring)
             )
         self.phase = method.phase(epoch)
         named = dict(self.learner.named_parameters())
@@ -220,7 +215,8 @@ class Trainer:
         for group in self.raw_optimizer.param_groups:
             group["lr"] = self.peak * factor * group["factor"]
         torch.manual_seed(derive_seed(self.settings.seed, "dropout", epoch, step))
-        losses: Losses = self.module(batch)
+        with self.accelerator.autocast():
+            losses: Losses = self.learner(batch)
         total = losses.total()
         values = {name: float(value.detach().mean()) for name, value, _ in losses}
         if not torch.isfinite(total):
@@ -238,10 +234,12 @@ class Trainer:
             entry["term_gradients"] = self._term_gradients(losses)
         self.optimizer.zero_grad()
         self.accelerator.backward(total)
+        self.learner.gather_gradients(self.processes)
         limit = self.settings.clip_norm or math.inf
-        norm = self.accelerator.clip_grad_norm_(self.module.parameters(), limit)
-        entry["gradient_norm"] = float(norm)
-        if self.accelerator.scaler is None and not torch.isfinite(norm):  # a scaler passes such a step over
+        norm = self.accelerator.clip_grad_norm_(self.learner.parameters(), limit)
+        finite = bool(torch.isfinite(norm))
+        entry["gradient_norm"] = float(norm) if finite else None
+        if self.accelerator.scaler is None and not finite:  # a scaler passes such a step over
             raise self._not_finite("gradient", epoch, step, batch, values)
         self.optimizer.step()
         if losses.cleanliness is not None:
@@ -250,56 +248,71 @@ class Trainer:
 
     def _term_gradients(self, losses: Losses) -> dict[str, float]:
         """Return the norm of each weighted term's gradient: a term near zero moves nothing."""
-        parameters = [value for value in self.learner.parameters() if value.requires_grad]
+        named = {name: value for name, value in self.learner.named_parameters() if value.requires_grad}
         norms = {}
         for name, value, weight in losses:
             term = weight * value.mean()
             if term.requires_grad:
-                gradients = torch.autograd.grad(term, parameters, retain_graph=True, allow_unused=True)
-                present: list[Tensor] = [gradient.norm() for gradient in gradients if gradient is not None]
+                gradients = torch.autograd.grad(
+                    term, list(named.values()), retain_graph=True, allow_unused=True
+                )
+                found = {key: each for key, each in zip(named, gradients, strict=True) if each is not None}
+                self.processes.sum([each for key, each in found.items() if key.startswith("backbone.")])
+                present: list[Tensor] = [gradient.norm() for gradient in found.values()]
                 norms[name] = float(torch.stack(present).norm()) if present else 0.0
             else:
                 norms[name] = 0.0
         return norms
 
     def _end_epoch(self, epoch: int) -> None:
-        progress, learner = self.progress, self.learner
-        self.cleanliness.end_epoch(epoch)
+        progress, learner, main = self.progress, self.learner, self.processes.main
+        if main:
+            self.cleanliness.end_epoch(epoch)
         learner.eval()
         info = {"epoch": epoch + 1, "epochs": self.settings.epochs}
-        settings = {"backbone": self.config.backbone, "method": self.config.method}
-        model = Model(learner.backbone, learner.method, settings, info)
-        result = self.evaluator.evaluate(
-            model, name=self.run.folder.name, noise=self.noise, model_seed=self.settings.seed
-        )
-        score = result.score()
+        model = Model(learner.backbone, learner.method, self._models(), info)
+        result = self._evaluate(model) if main else None
+        score = self.processes.of_main(result.score() if result else 0.0)
         improved = progress.best_score is None or score > progress.best_score
         if improved:
             progress.best_score, progress.best_epoch, progress.epochs_without_gain = score, epoch + 1, 0
-            save_model(self.run.best, learner.backbone, learner.method, settings, {**info, "score": score})
+            self._save_model(self.run.best, {**info, "score": score})
         else:
             progress.epochs_without_gain += 1
-        self._log(
-            {
-                "kind": "validation",
-                "epoch": epoch,
-                "score": score,
-                "improved": improved,
-                "metrics": {
-                    reference: result.row("composed", reference).mean for reference in ("kept", "removed")
-                },
-                "within_image_cosine": self.evaluator.within_image_cosine(model),
-            }
-        )
+        if result:
+            figures = {side: result.row("composed", side).mean for side in ("kept", "removed")}
+            self._log(
+                {
+                    "kind": "validation",
+                    "epoch": epoch,
+                    "score": score,
+                    "improved": improved,
+                    "metrics": figures,
+                    "within_image_cosine": self.evaluator.within_image_cosine(model),
+                }
+            )
         progress.epoch, progress.step = epoch + 1, 0
         patience = self.settings.patience
         progress.finished = epoch + 1 >= self.settings.epochs or bool(
             patience and progress.epochs_without_gain >= patience - 1
         )
         if progress.finished:
-            save_model(self.run.last, learner.backbone, learner.method, settings, {**info, "score": score})
+            self._save_model(self.run.last, {**info, "score": score})
         self._save()
-        self.watcher.on_epoch(epoch, result, improved)
+        if result:
+            self.watcher.on_epoch(epoch, result, improved)
+
+    def _evaluate(self, model: Model) -> Evaluation:
+        return self.evaluator.evaluate(
+            model, name=self.run.folder.name, noise=self.noise, model_seed=self.settings.seed
+        )
+
+    def _models(self) -> dict[str, Any]:
+        return {"backbone": self.config.backbone, "method": self.config.method}
+
+    def _save_model(self, folder: Path, info: dict[str, Any]) -> None:
+        if self.processes.main:
+            save_model(folder, self.learner.backbone, self.learner.method, self._models(), info)
 
     def _interrupted(self) -> Interrupted:
         progress = self.progress
@@ -318,10 +331,13 @@ class Trainer:
             )
 
     def _log(self, entry: dict[str, Any]) -> None:
-        self.run.log(entry)
-        self._metrics_lines += 1
+        if self.processes.main:
+            self.run.log(entry)
+            self._metrics_lines += 1
 
     def _save(self) -> None:
+        if not self.processes.main:
+            return
         self.progress.metrics_lines = self._metrics_lines
         self.progress.data = self.loader.fingerprint
         memory, scaler = self.learner.method.memory, self.accelerator.scaler
@@ -345,7 +361,8 @@ class Trainer:
             "losses": values,
             "triplets": batch.triplet_ids,
         }
-        write_json(self.run.folder / "not-finite.json", details)
+        if self.processes.main:
+            write_json(self.run.folder / "not-finite.json", details)
         terms = ", ".join(f"{name} = {value}" for name, value in values.items())
         shown = ", ".join(batch.triplet_ids[:4])
         return DataError(
@@ -355,43 +372,3 @@ class Trainer:
             mend="The last checkpoint and best/ are kept. Lower the learning rate (--set training.learning_rate=...) "
             "or look at these triplets with `triptych data check`.",
         )
-
-    @contextmanager
-    def _graceful_stop(self) -> Iterator[None]:
-        """Let Ctrl-C and SIGTERM end the run after the present step; a second Ctrl-C ends it at once."""
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            if self._stop:
-                raise KeyboardInterrupt
-            self._stop = True
-
-        try:
-            before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread: the caller handles its own signals
-            yield
-            return
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def accelerator(mixed_precision: str, device: torch.device) -> Any:
-    """Make the accelerator, and refuse what would silently not be distributed.
-
-    Raises:
-        UsageError: several processes were started, or fp16 is asked of a CPU.
-    """
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-
-    if mixed_precision == "fp16" and device.type == "cpu":
-        raise UsageError("fp16 needs a GPU; use training.mixed_precision = bf16 or no")
-    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed_precision:
-        AcceleratorState._reset_state()  # it is one a process, and an earlier run had another precision
-    if int(os.environ.get("WORLD_SIZE", "1")) != 1:
-        raise UsageError(
-            "this version trains in one process; start it without torchrun or `accelerate launch`"
-        )
-    return Accelerator(mixed_precision=mixed_precision, cpu=device.type == "cpu")

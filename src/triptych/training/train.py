@@ -17,8 +17,9 @@ from triptych.noise import NoiseManifest, lighter, rate_of_epoch
 from triptych.training.bank import Intervention, build_bank
 from triptych.training.config import RunConfig
 from triptych.training.evaluate import SplitEvaluator, noise_info
+from triptych.training.learner import Learner
 from triptych.training.loader import BankRows, TripletLoader
-from triptych.training.loop import Learner, Trainer, Watcher
+from triptych.training.loop import Trainer, Watcher
 from triptych.training.model import (
     Model,
     build_method,
@@ -27,6 +28,7 @@ from triptych.training.model import (
     read_settings,
     read_weights,
 )
+from triptych.training.processes import Processes, make_accelerator
 from triptych.training.run import Run
 from triptych.training.splits import find_split
 from triptych.triplets import Benchmark, TripletTable, read_benchmark
@@ -95,8 +97,12 @@ def train(
         raise UsageError("--drop-noisy needs a manifest: which triplets to leave out?")
     Run.refuse_used(Path(folder))
     parts = _Parts(config, benchmark, noise, cache)
-    parts.prepare(stages)
-    run = Run.create(Path(folder), config, noise)
+    with parts.processes.main_first():
+        parts.prepare(stages)
+    run = Run(Path(folder))
+    if parts.processes.main:
+        Run.create(run.folder, config, noise)
+    parts.processes.wait()
     parts.trainer(run, watcher).train()
     return run
 
@@ -114,11 +120,13 @@ def resume(
         DataError: the folder is no run, or its data is gone or has changed.
     """
     run, config = Run.open(Path(folder))
-    run.sweep()
     benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
     parts = _Parts(config, benchmark, noise, cache, started=run.checkpoint.is_file())
-    parts.prepare(stages)
+    with parts.processes.main_first():
+        if parts.processes.main:
+            run.sweep()
+        parts.prepare(stages)
     parts.trainer(run, watcher).train()
     return run
 
@@ -148,6 +156,8 @@ class _Parts:
         self.config, self.benchmark, self.noise = config, benchmark, noise
         self.table = training_table(benchmark, noise, drop_noisy=config.drop_noisy)
         _check(config, benchmark, self.table, noise)
+        self.accelerator = make_accelerator(config.training.precision)
+        self.processes = Processes.of(self.accelerator)
         self.lighter = {
             rate: training_table(benchmark, lighter(noise, rate))
             for rate in config.training.noise_curriculum
@@ -158,13 +168,14 @@ class _Parts:
         self.method = build_method(config.method, self.backbone, seed=seed)
         if config.init and not started:  # else its weights are in the checkpoint
             initialise(self.backbone, Path(config.init))
-        self.cache = TokenCache(
-            self.backbone, Path(cache) if cache else None, config.training.cache_dtype
-        )
+        self.backbone.to(self.accelerator.device)
+        self.method.to(self.accelerator.device)
+        self.cache = TokenCache(self.backbone, Path(cache) if cache else None, config.training.cache_dtype)
 
     def prepare(self, stages: Stages | None) -> None:
         """Build caches, loader and evaluator: every picture that will be needed is read."""
-        settings, report = self.config.training, stages or (lambda what, done, total: None)
+        settings = self.config.training
+        report = stages if stages and self.processes.main else (lambda what, done, total: None)
         tables = (self.table, *self.lighter.values())
         images = sorted({*self._bank_references(), *(i for table in tables for i in table.image_ids())})
         keys = self.cache.add_images(
@@ -195,7 +206,16 @@ class _Parts:
         """Make the trainer on what :meth:`prepare` built."""
         noise = noise_info(run.noise if self.noise else None)
         learner = Learner(self.backbone, self.method)
-        return Trainer(run, self.config, learner, self.loader, self.evaluator, noise=noise, watcher=watcher)
+        return Trainer(
+            run,
+            self.config,
+            learner,
+            self.loader,
+            self.evaluator,
+            noise=noise,
+            watcher=watcher,
+            accelerator=self.accelerator,
+        )
 
     def _table_of(self, epoch: int) -> TripletTable:
         rates = self.config.training.noise_curriculum
