@@ -22,6 +22,7 @@ VERBS = {
     "train": "Train a retrieval model on (reference, text, target) triplets.",
     "evaluate": "Score a trained model: recall, mAP, intervals, context.",
     "study": "Run many trainings and compare them.",
+    "audit": "Find triplets that are wrong, which part of them, and what would be right.",
     "search": "Find pictures by a reference picture and a text.",
     "doctor": "Say what is missing here, and the command that mends it.",
 }

@@ -1,0 +1,186 @@
+"""From evidence to chances: a small classifier that learns from probes what a wrong reference, text or target looks like.
+
+The audited triplets are a mixture of right and wrong ones, and nobody says which. Probes are wrong for certain, and of a
+known kind. So the classifier tells kinds of probes from audited triplets, the latter counted by their chance to be right,
+which it then estimates anew: expectation and maximisation. Nothing here needs a model; arrays in, arrays out.
+
+Source: after learning from positive and unlabelled examples (Elkan and Noto 2008), the best-bin estimate of a mixture's
+share (Garg et al. 2021) and adjusting a classifier to new shares (Saerens et al. 2002).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from triptych.audit.probes import CLASSES, CORNERS, REACHES
+from triptych.randomness import generator
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+STEPS, PARTS = 4, 5
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Chances:
+    """What each of N triplets is by the evidence.
+
+    Attributes:
+        wrong: ``[N]`` chance to be wrong.
+        corners: ``[N, 3]`` chance that the reference, the text or the target is; they sum to ``wrong``.
+        shares: estimated share of the triplets of each kind in ``CLASSES``.
+    """
+
+    wrong: Array
+    corners: Array
+    shares: dict[str, float]
+
+    @property
+    def rate(self) -> float:
+        """The estimated share of wrong triplets."""
+        return float(sum(self.shares.values()))
+
+
+def classify(
+    figures: Array, probe_figures: Array, probe_kind: IntArray, probe_base: IntArray, *, seed: int
+) -> Chances:
+    """Estimate for each triplet the chance that it is wrong, and in which corner.
+
+    Each triplet is judged by classifiers that were fitted on other triplets.
+
+    Args:
+        figures: ``[N, F]`` evidence of the triplets; NaN where not measured.
+        probe_figures: ``[M, F]`` the same of the probes.
+        probe_kind: ``[M]`` what is wrong with each probe, as an index of ``CLASSES``.
+        probe_base: ``[M]`` the triplet that each probe was made from; a probe of a wrong one counts less.
+        seed: of the division into parts.
+
+    Raises:
+        ValueError: there are no probes, or shapes differ.
+    """
+    if not len(probe_figures) or figures.shape[1] != probe_figures.shape[1]:
+        raise ValueError(f"expected probes with {figures.shape[1]} figures, got {probe_figures.shape}")
+    scaled = _Scaling(figures)
+    data, probes = scaled(figures), scaled(probe_figures)
+    part = generator(seed, "audit parts").permutation(len(data)) % PARTS
+    probe_part = part[probe_base]
+    right = np.ones(len(data))
+    shares = np.zeros(len(CLASSES))
+    for step in range(STEPS):
+        trust = right[probe_base]
+        ratios, probe_ratios = _ratios(data, probes, probe_kind, right, trust, part, probe_part)
+        if step == 0:  # so far "right" stands for all triplets, so their wrong ones must be guessed from the tail
+            shares = _tail_shares(ratios, probe_ratios, probe_kind)
+            ratios = ratios * _discount(ratios, shares)[:, None]
+        else:
+            shares = _shares(ratios, shares)
+        right = _posterior(ratios, shares)[:, 0]
+    posterior = _posterior(ratios, shares)
+    corners = posterior[:, 1:].reshape(len(data), len(CORNERS), len(REACHES)).sum(axis=2)
+    return Chances(
+        1 - posterior[:, 0],
+        corners,
+        dict(zip(CLASSES, shares.tolist(), strict=True)),
+    )
+
+
+class _Scaling:
+    """Puts figures on one scale: NaN to the median, then centred, scaled by the spread and cut off far out."""
+
+    def __init__(self, figures: Array) -> None:
+        with np.errstate(all="ignore"):
+            usable = np.isfinite(figures).any(axis=0)
+            safe = np.where(usable, figures, 0.0)
+            self.middle = np.nanmedian(safe, axis=0)
+            spread = np.nanpercentile(safe, 90, axis=0) - np.nanpercentile(safe, 10, axis=0)
+        self.spread = np.where(spread > 0, spread, 1.0)
+
+    def __call__(self, figures: Array) -> Array:
+        filled = np.where(np.isfinite(figures), figures, self.middle)
+        return np.clip((filled - self.middle) / self.spread, -4, 4)
+
+
+def _ratios(
+    data: Array,
+    probes: Array,
+    kind: IntArray,
+    right: Array,
+    trust: Array,
+    part: IntArray,
+    probe_part: IntArray,
+) -> tuple[Array, Array]:
+    """Estimate, for each kind, how much more likely its probes show a triplet's evidence than right triplets do.
+
+    Returns:
+        ``[N, K]`` for the triplets and ``[M, K]`` for the probes, each by a classifier that was fitted without it.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    labels = np.concatenate([np.zeros(len(data), dtype=np.int64), kind + 1])
+    every, weights = np.concatenate([data, probes]), np.concatenate([right, trust]) + _SMALLEST
+    parts = np.concatenate([part, probe_part])
+    logs = np.zeros((len(every), len(CLASSES)))
+    for number in range(PARTS):
+        fitted, judged = parts != number, parts == number
+        if not judged.any():
+            continue
+        mass = np.bincount(labels[fitted], weights[fitted], minlength=len(CLASSES) + 1)
+        balanced = weights[fitted] / np.maximum(mass, _SMALLEST)[labels[fitted]]
+        balanced[labels[fitted] == 0] *= len(CLASSES)
+        model = HistGradientBoostingClassifier(
+            max_iter=60,
+            learning_rate=0.1,
+            max_leaf_nodes=12,
+            min_samples_leaf=max(5, min(40, len(data) // 100)),
+            l2_regularization=1.0,
+            early_stopping=False,
+            random_state=0,
+        )
+        model.fit(every[fitted], labels[fitted], sample_weight=balanced * fitted.sum() / balanced.sum())
+        chances = np.full((int(judged.sum()), len(CLASSES) + 1), _SMALLEST)
+        chances[:, model.classes_] = model.predict_proba(every[judged])
+        logs[judged] = np.log(chances[:, 1:] / chances[:, :1]) + np.log(len(CLASSES))
+    ratios = np.exp(np.clip(logs, -12, 12))
+    return ratios[: len(data)], ratios[len(data) :]
+
+
+def _tail_shares(ratios: Array, probe_ratios: Array, kind: IntArray) -> Array:
+    """Bound each kind's share by the tail: where hardly any right triplet is, what is there is the kind's share of its probes."""
+    shares = np.zeros(len(CLASSES))
+    for number in range(len(CLASSES)):
+        own = np.sort(probe_ratios[kind == number, number])
+        if not len(own):
+            continue
+        cuts = np.quantile(own, np.linspace(0.2, 0.95, 16))
+        there = np.array([(ratios[:, number] >= cut).mean() for cut in cuts])
+        known = np.array([(own >= cut).mean() for cut in cuts])
+        error = np.sqrt(np.maximum(there, 1 / len(ratios)) / len(ratios)) + there * np.sqrt(1 / (known * len(own)))
+        shares[number] = ((there + error) / known).min()
+    total = shares.sum()
+    return shares * min(1.0, 0.9 / total) if total > 0 else np.full(len(CLASSES), 0.05)
+
+
+def _discount(ratios: Array, shares: Array) -> Array:
+    """Turn ratios over all triplets into ratios over right ones, given what share is wrong."""
+    wrong = np.minimum(ratios @ shares, 0.99)
+    return (1 - min(float(shares.sum()), 0.99)) / (1 - wrong)
+
+
+def _shares(ratios: Array, shares: Array, steps: int = 100) -> Array:
+    """Find the shares of the kinds under which the triplets' evidence is most likely, by expectation and maximisation."""
+    for _ in range(steps):
+        shares = _posterior(ratios, shares)[:, 1:].mean(axis=0)
+    return shares
+
+
+def _posterior(ratios: Array, shares: Array) -> Array:
+    """Give the chances of being right and of each kind, ``[N, 1 + K]``."""
+    joint = np.concatenate(
+        [np.full((len(ratios), 1), max(1 - float(shares.sum()), _SMALLEST)), ratios * shares], axis=1
+    )
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
+
