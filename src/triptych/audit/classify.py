@@ -21,7 +21,7 @@ from triptych.randomness import generator
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STEPS, PARTS = 4, 5
+STEPS, PARTS, STRENGTH = 6, 5, 0.03
 _SMALLEST = 1e-6
 
 
@@ -118,10 +118,11 @@ def _ratios(
     Returns:
         ``[N, K]`` for the triplets and ``[M, K]`` for the probes, each by a classifier that was fitted without it.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
 
     labels = np.concatenate([np.zeros(len(data), dtype=np.int64), kind + 1])
     every, weights = np.concatenate([data, probes]), np.concatenate([right, trust]) + _SMALLEST
+    every = np.concatenate([every, every**2], axis=1)
     parts = np.concatenate([part, probe_part])
     logs = np.zeros((len(every), len(CLASSES)))
     for number in range(PARTS):
@@ -129,21 +130,12 @@ def _ratios(
         if not judged.any():
             continue
         mass = np.bincount(labels[fitted], weights[fitted], minlength=len(CLASSES) + 1)
-        balanced = weights[fitted] / np.maximum(mass, _SMALLEST)[labels[fitted]]
-        balanced[labels[fitted] == 0] *= len(CLASSES)
-        model = HistGradientBoostingClassifier(
-            max_iter=60,
-            learning_rate=0.1,
-            max_leaf_nodes=12,
-            min_samples_leaf=max(5, min(40, len(data) // 100)),
-            l2_regularization=1.0,
-            early_stopping=False,
-            random_state=0,
-        )
-        model.fit(every[fitted], labels[fitted], sample_weight=balanced * fitted.sum() / balanced.sum())
+        model = LogisticRegression(C=STRENGTH, max_iter=200)
+        model.fit(every[fitted], labels[fitted], sample_weight=weights[fitted])
         chances = np.full((int(judged.sum()), len(CLASSES) + 1), _SMALLEST)
         chances[:, model.classes_] = model.predict_proba(every[judged])
-        logs[judged] = np.log(chances[:, 1:] / chances[:, :1]) + np.log(len(CLASSES))
+        shares = (mass + 1e-3) / (mass + 1e-3).sum()
+        logs[judged] = np.log(chances[:, 1:] / shares[1:]) - np.log(chances[:, :1] / shares[:1])
     ratios = np.exp(np.clip(logs, -12, 12))
     return ratios[: len(data)], ratios[len(data) :]
 
