@@ -21,7 +21,10 @@ from triptych.randomness import generator
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STEPS, PARTS, STRENGTH = 6, 5, 0.03
+STEPS, PARTS, STRENGTH = 3, 5, 0.03
+TAILS = np.linspace(0.2, 0.8, 13)
+"""Masses of the probes beyond which a tail begins."""
+MOST = 0.95
 _SMALLEST = 1e-6
 
 
@@ -68,16 +71,20 @@ def classify(
     data, probes = scaled(figures), scaled(probe_figures)
     part = generator(seed, "audit parts").permutation(len(data)) % PARTS
     probe_part = part[probe_base]
-    right = np.ones(len(data))
-    shares = np.zeros(len(CLASSES))
+    right, shares = np.ones(len(data)), np.full(len(CLASSES), 1 / len(CLASSES))
     for step in range(STEPS):
-        trust = right[probe_base]
+        trust = right[probe_base] + _SMALLEST
         ratios, probe_ratios = _ratios(data, probes, probe_kind, right, trust, part, probe_part)
-        if step == 0:  # so far "right" stands for all triplets, so their wrong ones must be guessed from the tail
-            shares = _tail_shares(ratios, probe_ratios, probe_kind)
-            ratios = ratios * _discount(ratios, shares)[:, None]
+        if step == 0:  # so far "right" stands for all triplets, so what is wrong among them is read off the tails
+            tails = np.array([_tail(ratios, probe_ratios, probe_kind, trust, only) for only in np.eye(len(CLASSES))])
+            shares = tails / tails.sum() if tails.sum() > 0 else shares
         else:
-            shares = _shares(ratios, shares)
+            shares = _shares(ratios, shares) + _SMALLEST
+            shares /= shares.sum()
+        rate = min(_tail(ratios, probe_ratios, probe_kind, trust, shares), MOST)
+        shares = shares * rate
+        if step == 0:
+            ratios = ratios * _discount(ratios, shares)[:, None]
         right = _posterior(ratios, shares)[:, 0]
     posterior = _posterior(ratios, shares)
     corners = posterior[:, 1:].reshape(len(data), len(CORNERS), len(REACHES)).sum(axis=2)
@@ -140,20 +147,32 @@ def _ratios(
     return ratios[: len(data)], ratios[len(data) :]
 
 
-def _tail_shares(ratios: Array, probe_ratios: Array, kind: IntArray) -> Array:
-    """Bound each kind's share by the tail: where hardly any right triplet is, what is there is the kind's share of its probes."""
-    shares = np.zeros(len(CLASSES))
-    for number in range(len(CLASSES)):
-        own = np.sort(probe_ratios[kind == number, number])
-        if not len(own):
-            continue
-        cuts = np.quantile(own, np.linspace(0.2, 0.95, 16))
-        there = np.array([(ratios[:, number] >= cut).mean() for cut in cuts])
-        known = np.array([(own >= cut).mean() for cut in cuts])
-        error = np.sqrt(np.maximum(there, 1 / len(ratios)) / len(ratios)) + there * np.sqrt(1 / (known * len(own)))
-        shares[number] = ((there + error) / known).min()
-    total = shares.sum()
-    return shares * min(1.0, 0.9 / total) if total > 0 else np.full(len(CLASSES), 0.05)
+def _tail(ratios: Array, probe_ratios: Array, kind: IntArray, trust: Array, mixture: Array) -> float:
+    """Estimate the share of wrong triplets from the tail, where hardly any right one is.
+
+    There the triplets beyond a cut are the share of wrong ones, times the probes' mass beyond it. The smallest such
+    estimate over many cuts, each with its error, is an upper bound that is close where the tail is pure.
+
+    Args:
+        ratios: ``[N, K]`` of the triplets.
+        probe_ratios: ``[M, K]`` of the probes.
+        kind: ``[M]`` of the probes.
+        trust: ``[M]`` how far each probe counts.
+        mixture: ``[K]`` how the wrong ones divide into kinds, sums to 1.
+    """
+    score, known = ratios @ mixture, probe_ratios @ mixture
+    weight = trust / np.maximum(np.bincount(kind, trust, minlength=len(CLASSES)), _SMALLEST)[kind] * mixture[kind]
+    if weight.sum() <= 0:
+        return 0.0
+    weight /= weight.sum()
+    size = 1 / float((weight**2).sum())
+    order = np.argsort(-known, kind="stable")
+    mass = np.cumsum(weight[order])
+    cuts = known[order][np.minimum(np.searchsorted(mass, TAILS), len(order) - 1)]
+    there = np.array([(score >= cut).mean() for cut in cuts])
+    beyond = np.array([weight[known >= cut].sum() for cut in cuts])
+    error = np.sqrt(there * (1 - there) / len(score)) / beyond + there / beyond * np.sqrt((1 - beyond) / (beyond * size))
+    return float((there / beyond + error).min())
 
 
 def _discount(ratios: Array, shares: Array) -> Array:
