@@ -1,15 +1,9 @@
 """The audit from end to end, on the tiny data with a backbone so small that a model takes a second."""
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-import triptych
-from triptych.audit.evidence import FEATURES
-from triptych.errors import DataError, UsageError
 from triptych.triplets import Benchmark
 
 

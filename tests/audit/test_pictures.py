@@ -42,7 +42,9 @@ def test_looks_count_what_cannot_be_read(tmp_path: Path) -> None:
     scene(1).save(tmp_path / "c.png")
     (tmp_path / "d.png").write_bytes(b"no picture")
     seen: list[tuple[int, int]] = []
-    looks = look_at(ImageStore.open(tmp_path), ["a", "b", "c", "d", "e", "a"], lambda d, t: seen.append((d, t)))
+    looks = look_at(
+        ImageStore.open(tmp_path), ["a", "b", "c", "d", "e", "a"], lambda d, t: seen.append((d, t))
+    )
     assert seen[-1] == (5, 5)
     assert set(looks.failures) == {"d", "e"}
     assert alike(looks) == [("a", "b")]
@@ -62,7 +64,12 @@ def test_looks_count_what_cannot_be_read(tmp_path: Path) -> None:
 def test_alike_finds_every_pair_within_two_bits() -> None:
     thumbnail = np.zeros(192, dtype=np.uint8)
     base = 0x0123456789ABCDEF
-    hashes = {"same": base, "two": base ^ (1 << 3) ^ (1 << 40), "three": base ^ 0b111, "far": ~base & (2**64 - 1)}
+    hashes = {
+        "same": base,
+        "two": base ^ (1 << 3) ^ (1 << 40),
+        "three": base ^ 0b111,
+        "far": ~base & (2**64 - 1),
+    }
     looks = Looks({"base": base, **hashes}, dict.fromkeys(("base", *hashes), thumbnail), {})
     # "three" is 3 bits from base, but 2 + 3 bits from "two"
     assert alike(looks) == [("base", "same"), ("base", "two"), ("same", "two")]

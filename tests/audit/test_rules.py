@@ -55,7 +55,10 @@ def test_contradictory_twins() -> None:
 def test_a_repeated_triplet_names_the_first() -> None:
     rows = [Triplet(name, "a", ("is red",), "b") for name in ("x", "y", "z")]
     found = find_by_rules(TripletTable.from_triplets(rows))
-    assert [(finding.triplet_id, finding.detail) for finding in found] == [("y", "first as x"), ("z", "first as x")]
+    assert [(finding.triplet_id, finding.detail) for finding in found] == [
+        ("y", "first as x"),
+        ("z", "first as x"),
+    ]
 
 
 def test_a_text_is_copied_from_a_number_of_different_pairs_on() -> None:

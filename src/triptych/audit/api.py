@@ -47,7 +47,9 @@ class Audit:
     images: ImageStore
     folder: Path | None = None
 
-    def apply(self, *modes: str, decisions: Mapping[str, Decision] | str | Path | None = None) -> TripletTable:
+    def apply(
+        self, *modes: str, decisions: Mapping[str, Decision] | str | Path | None = None
+    ) -> TripletTable:
         """Return the triplets cleaned; ``triptych audit apply`` writes them in the input's format.
 
         Args:
@@ -122,7 +124,9 @@ def audit(
     origins, source_name = _sources(source, path, table)
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="triptych-audit-") as temporary:
-            found = _run(table, store, path, Path(temporary), config, runs, init, captions, cache, stages, watch)
+            found = _run(
+                table, store, path, Path(temporary), config, runs, init, captions, cache, stages, watch
+            )
     else:
         folder = Path(folder)
         claim = _claimed(config, table, path, init, captions, runs, noise is not None)
@@ -159,7 +163,9 @@ def open_audit(folder: str | Path, *, images: ImageStore | None = None) -> Audit
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"the summary cannot be read: {error}", file=path, mend="Run the audit again.") from error
+        raise DataError(
+            f"the summary cannot be read: {error}", file=path, mend="Run the audit again."
+        ) from error
     return Audit(verdicts, summary, table, images or ImageStore.empty(folder), folder)
 
 
@@ -167,7 +173,9 @@ def audited_table(verdicts: Verdicts) -> TripletTable:
     """Make the audited triplets from their verdicts."""
     from triptych.triplets import Triplet
 
-    columns = (verdicts.column(name) for name in ("triplet_id", "reference", "captions", "target", "category"))
+    columns = (
+        verdicts.column(name) for name in ("triplet_id", "reference", "captions", "target", "category")
+    )
     return TripletTable.from_triplets(
         Triplet(name, reference, tuple(captions), target, category)
         for name, reference, captions, target, category in zip(*columns, strict=True)

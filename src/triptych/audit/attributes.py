@@ -15,7 +15,7 @@ from triptych.noise import NoiseManifest
 from triptych.triplets.table import TripletTable
 
 DESCRIBING = ("type", "colour", "gender", "pattern", "usage", "detail")
-"""What makes two products the same to a shopper; a photo that agrees in all of them with the target is a right answer."""
+"""What makes two products the same to a shopper; a photo that agrees in all of them is a right answer."""
 
 
 @dataclass(frozen=True)

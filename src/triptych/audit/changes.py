@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-
 from triptych.audit.verdicts import Verdicts
 from triptych.errors import DataError, UsageError
 from triptych.noise.corruption import TripletField, Value
@@ -111,7 +110,11 @@ def plan_changes(
 def apply_changes(table: TripletTable, changes: Sequence[Change]) -> TripletTable:
     """Return the cleaned table; weights are no part of a table and are left to the file."""
     for name, column in COLUMN.items():
-        values = {change.triplet_id: change.new for change in changes if change.action == "fix" and change.field == name}
+        values = {
+            change.triplet_id: change.new
+            for change in changes
+            if change.action == "fix" and change.field == name
+        }
         table = table.replace(column, values) if values else table
     return table.without(change.triplet_id for change in changes if change.action == "drop")
 
@@ -133,7 +136,9 @@ def read_decisions(path: Path) -> dict[str, Decision]:
         raise DataError(f'"format" should be "{DECISIONS_FORMAT}"', file=path, field="format", mend=mend)
     given = content.get("decisions")
     if not isinstance(given, dict):
-        raise DataError('"decisions" must be an object by triplet id', file=path, field="decisions", mend=mend)
+        raise DataError(
+            '"decisions" must be an object by triplet id', file=path, field="decisions", mend=mend
+        )
     return {name: _decision(name, value, path) for name, value in given.items()}
 
 
@@ -168,9 +173,13 @@ def _by_decision(line: Mapping[str, Any], decision: Decision) -> Change:
     if decision.choice in ("drop", "keep"):
         return Change(name, "drop" if decision.choice == "drop" else "keep", "decision", score)
     if decision.field is not None and decision.value is not None:
-        return Change(name, "fix", "decision", score, decision.field, _old(line, decision.field), decision.value)
+        return Change(
+            name, "fix", "decision", score, decision.field, _old(line, decision.field), decision.value
+        )
     if (fix := _fix(line)) is None:
-        raise DataError(f"the decision on {name} accepts a fix, but there is none", mend="Decide on it again.")
+        raise DataError(
+            f"the decision on {name} accepts a fix, but there is none", mend="Decide on it again."
+        )
     return Change(name, "fix", "decision", score, *fix)
 
 
@@ -211,7 +220,7 @@ def _decision(name: str, value: Any, path: Path) -> Decision:
     choice = value.get("decision") if isinstance(value, dict) else None
     if choice not in get_args(Choice):
         known = ", ".join(get_args(Choice))
-        raise DataError(f'the decision on {name} is {choice!r}; there are: {known}', file=path, field=name)
+        raise DataError(f"the decision on {name} is {choice!r}; there are: {known}", file=path, field=name)
     fix = value.get("fix")
     if choice != "fix" or fix is None:
         return Decision(choice)

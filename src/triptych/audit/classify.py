@@ -1,8 +1,8 @@
-"""From evidence to chances: a small classifier that learns from probes what a wrong reference, text or target looks like.
+"""From evidence to chances: a small classifier that learns from probes what wrong references, texts and targets look like.
 
-The audited triplets are a mixture of right and wrong ones, and nobody says which. Probes are wrong for certain, and of a
-known kind. So the classifier tells kinds of probes from audited triplets, the latter counted by their chance to be right,
-which it then estimates anew: expectation and maximisation. Nothing here needs a model; arrays in, arrays out.
+The audited triplets are a mixture of right and wrong ones, and nobody says which. Probes are wrong for certain, and of
+a known kind. So the classifier tells kinds of probes from audited triplets, the latter counted by their chance to be
+right, which is then estimated anew, a few times. Nothing here needs a model; arrays in, arrays out.
 
 Source: after learning from positive and unlabelled examples (Elkan and Noto 2008), the best-bin estimate of a mixture's
 share (Garg et al. 2021) and adjusting a classifier to new shares (Saerens et al. 2002).
@@ -75,8 +75,12 @@ def classify(
     for step in range(STEPS):
         trust = right[probe_base] + _SMALLEST
         ratios, probe_ratios = _ratios(data, probes, probe_kind, right, trust, part, probe_part)
-        if step == 0:  # so far "right" stands for all triplets, so what is wrong among them is read off the tails
-            tails = np.array([_tail(ratios, probe_ratios, probe_kind, trust, only) for only in np.eye(len(CLASSES))])
+        if (
+            step == 0
+        ):  # so far "right" stands for all triplets, so what is wrong among them is read off the tails
+            tails = np.array(
+                [_tail(ratios, probe_ratios, probe_kind, trust, only) for only in np.eye(len(CLASSES))]
+            )
             shares = tails / tails.sum() if tails.sum() > 0 else shares
         else:
             shares = _shares(ratios, shares) + _SMALLEST
@@ -161,7 +165,9 @@ def _tail(ratios: Array, probe_ratios: Array, kind: IntArray, trust: Array, mixt
         mixture: ``[K]`` how the wrong ones divide into kinds, sums to 1.
     """
     score, known = ratios @ mixture, probe_ratios @ mixture
-    weight = trust / np.maximum(np.bincount(kind, trust, minlength=len(CLASSES)), _SMALLEST)[kind] * mixture[kind]
+    weight = (
+        trust / np.maximum(np.bincount(kind, trust, minlength=len(CLASSES)), _SMALLEST)[kind] * mixture[kind]
+    )
     if weight.sum() <= 0:
         return 0.0
     weight /= weight.sum()
@@ -171,7 +177,9 @@ def _tail(ratios: Array, probe_ratios: Array, kind: IntArray, trust: Array, mixt
     cuts = known[order][np.minimum(np.searchsorted(mass, TAILS), len(order) - 1)]
     there = np.array([(score >= cut).mean() for cut in cuts])
     beyond = np.array([weight[known >= cut].sum() for cut in cuts])
-    error = np.sqrt(there * (1 - there) / len(score)) / beyond + there / beyond * np.sqrt((1 - beyond) / (beyond * size))
+    error = np.sqrt(there * (1 - there) / len(score)) / beyond + there / beyond * np.sqrt(
+        (1 - beyond) / (beyond * size)
+    )
     return float((there / beyond + error).min())
 
 
@@ -182,7 +190,7 @@ def _discount(ratios: Array, shares: Array) -> Array:
 
 
 def _shares(ratios: Array, shares: Array, steps: int = 100) -> Array:
-    """Find the shares of the kinds under which the triplets' evidence is most likely, by expectation and maximisation."""
+    """Find the shares of the kinds that make the evidence most likely, by expectation and maximisation."""
     for _ in range(steps):
         shares = _posterior(ratios, shares)[:, 1:].mean(axis=0)
     return shares
@@ -194,4 +202,3 @@ def _posterior(ratios: Array, shares: Array) -> Array:
         [np.full((len(ratios), 1), max(1 - float(shares.sum()), _SMALLEST)), ratios * shares], axis=1
     )
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
-

@@ -150,7 +150,11 @@ def _write_fashioniq(source: Path, out: Path, edits: Edits, notes: list[str]) ->
         if not added:
             _copy(path, target)
     for path in sorted(source.iterdir()):  # what else belongs to the data; lists by row of train would be off
-        if path.is_file() and path.suffix.lower() in (".json", ".csv", ".md", ".txt") and not (out / path.name).exists():
+        if (
+            path.is_file()
+            and path.suffix.lower() in (".json", ".csv", ".md", ".txt")
+            and not (out / path.name).exists()
+        ):
             if ".train." in path.name:
                 notes.append(f"{path.name} counts rows of the old data and was left out")
             else:
@@ -180,9 +184,7 @@ def _write_table(source: Path, target: Path, edits: Edits) -> Path:
 
 
 def _write_csv(source: Path, target: Path, edits: Edits) -> None:
-    rows = [
-        (row, edits(row.triplet_id) if row.split == TRAIN else _NOTHING) for row in read_raw_rows(source)
-    ]
+    rows = [(row, edits(row.triplet_id) if row.split == TRAIN else _NOTHING) for row in read_raw_rows(source)]
     weighted = any(edit.weight is not None for _, edit in rows)
     with atomic_path(target) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         names = list(rows[0][0].values) if rows else []
@@ -213,7 +215,9 @@ def _write_parquet(source: Path, target: Path, edits: Edits) -> None:
         column = table[name].to_pylist()
         for number, value in values.items():
             text = isinstance(value, tuple)
-            column[number] = (list(value) if pa.types.is_list(kind) else " and ".join(value)) if text else value
+            column[number] = (
+                (list(value) if pa.types.is_list(kind) else " and ".join(value)) if text else value
+            )
         table = table.set_column(at, table.schema.field(at), pa.array(column, kind))
     if any(weight is not None for weight in weights):
         table = table.append_column(WEIGHT, pa.array(weights, pa.float64()))

@@ -22,7 +22,9 @@ class AuditConfig(BaseModel):
     seeds: tuple[int, ...] = Field((0,), min_length=1, description="a model of each method for each seed")
     epochs: int = Field(5, ge=1, description="passes of each model over its triplets")
     batch_size: int = Field(128, ge=2, description="triplets a step")
-    learning_rate: float | None = Field(None, gt=0, description="peak rate; the backbone's own where not given")
+    learning_rate: float | None = Field(
+        None, gt=0, description="peak rate; the backbone's own where not given"
+    )
     backbone: dict[str, Any] = Field(
         default_factory=lambda: {"name": "lite"}, description="name and sizes of the backbone"
     )
@@ -30,7 +32,5 @@ class AuditConfig(BaseModel):
         0.5, gt=0, le=2, description="triplets made wrong on purpose for the classifier, as a share of all"
     )
     swaps: int = Field(3, ge=0, description="other references, and other texts, tried for each triplet")
-    flag_at: float = Field(
-        0.5, gt=0, lt=1, description="a triplet is flagged where its score is below this"
-    )
+    flag_at: float = Field(0.5, gt=0, lt=1, description="a triplet is flagged where its score is below this")
     seed: int = Field(0, ge=0, description="seed of folds, probes and classifier")

@@ -80,7 +80,9 @@ class Corpus:
         for pictures in (self.rows.reference, self.rows.target):
             for picture, at in zip(pictures.tolist(), category.tolist(), strict=True):
                 named[picture][at] += 1
-        self.home = np.array([named[at].most_common(1)[0][0] for at in range(len(self.images))], dtype=np.int64)
+        self.home = np.array(
+            [named[at].most_common(1)[0][0] for at in range(len(self.images))], dtype=np.int64
+        )
 
     def __len__(self) -> int:
         return len(self.table)

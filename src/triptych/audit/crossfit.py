@@ -76,7 +76,9 @@ class CrossFit:
         for method in self.config.methods:
             for seed in self.config.seeds:
                 parts = [
-                    self._fold(f"round{number}-{method}-seed{seed}-fold{fold}", number, method, seed, fold, believed)
+                    self._fold(
+                        f"round{number}-{method}-seed{seed}-fold{fold}", number, method, seed, fold, believed
+                    )
                     for fold in range(int(self.folds.max()) + 1)
                 ]
                 found.append(concat(parts))
@@ -92,7 +94,9 @@ class CrossFit:
         path = self.folder / "evidence" / f"{name}.parquet"
         if not path.is_file():
             run = self._train(name, method, seed, fold, believed)
-            self._question(name, run, fold, swaps=self.config.swaps if number == self.config.rounds else 0).write(path)
+            self._question(
+                name, run, fold, swaps=self.config.swaps if number == self.config.rounds else 0
+            ).write(path)
             run.checkpoint.unlink(missing_ok=True)  # not gone on with any more, and the largest file
         return Evidence.read(path)
 
@@ -136,7 +140,10 @@ class CrossFit:
         cache = TokenCache(model.backbone, self.cache)
         corpus = Corpus(self.table)
         keys = cache.add_images(self.images, corpus.images, model.backbone)
-        rows, probes = np.flatnonzero(self.folds == fold), np.flatnonzero(self.folds[self.probes.base] == fold)
+        rows, probes = (
+            np.flatnonzero(self.folds == fold),
+            np.flatnonzero(self.folds[self.probes.base] == fold),
+        )
         sources = np.concatenate([np.repeat(rows[:, None], 3, axis=1), self.probes.sources()[probes]])
         items = corpus.items(sources)
         total = len(corpus.images) + len(corpus.texts) + (2 + 2 * swaps) * len(items) + len(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +92,8 @@ class Evidence:
                 table["row"].to_numpy(),
                 table["probe"].to_numpy(),
                 figures.astype(np.float32),
-                {name: _matrix(table[name], np.int64) for name in CANDIDATES},
-                {name: _matrix(table[f"{name}_fit"], np.float32) for name in CANDIDATES},
+                {name: _matrix(table[name]) for name in CANDIDATES},
+                {name: _matrix(table[f"{name}_fit"]) for name in CANDIDATES},
             )
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise DataError(f"the evidence cannot be read: {error}", file=path, mend=mend) from error
@@ -145,7 +146,10 @@ def _merge(names: Sequence[IntArray], scores: Sequence[FloatArray]) -> tuple[Int
     values = np.full(merged.shape, np.nan, dtype=np.float32)
     for row in range(len(merged)):
         total: dict[int, float] = {}
-        lowest = [float(np.nanmin(part[row])) if (ids[row] >= 0).any() else 0.0 for ids, part in zip(names, scores, strict=True)]
+        lowest = [
+            float(np.nanmin(part[row])) if (ids[row] >= 0).any() else 0.0
+            for ids, part in zip(names, scores, strict=True)
+        ]
         every = {int(name) for ids in names for name in ids[row] if name >= 0}
         for name in every:
             total[name] = 0.0
@@ -165,7 +169,7 @@ def _lists(matrix: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, pa.array(matrix.reshape(-1), kind))
 
 
-def _matrix(column: pa.ChunkedArray, kind: type[np.generic]) -> npt.NDArray[np.generic]:
+def _matrix(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     values = column.combine_chunks()
-    flat = values.flatten().to_numpy(zero_copy_only=False).astype(kind)
+    flat = np.asarray(values.flatten().to_numpy(zero_copy_only=False))
     return flat.reshape(len(values), -1) if len(values) else flat.reshape(0, 0)

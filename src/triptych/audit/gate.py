@@ -85,13 +85,17 @@ def write_sarif(path: Path, verdicts: Verdicts, result: Gate) -> None:
     worst = flagged[np.argsort(scores[flagged], kind="stable")][:MOST_RESULTS]
     names = ("triplet_id", "corner", "rules", "reasons", "reference", "captions", "target")
     columns = {name: verdicts.column(name) for name in names}
-    rules = {f"wrong-{corner}": f"the {corner} is probably wrong" for corner in ("reference", "text", "target")}
+    rules = {
+        f"wrong-{corner}": f"the {corner} is probably wrong" for corner in ("reference", "text", "target")
+    }
     rules |= {name: means for name, (_, _, means) in RULES.items()}
     results = []
     for row in worst.tolist():
         line = {name: values[row] for name, values in columns.items()}
         rule = line["rules"][0] if line["rules"] else f"wrong-{line['corner'] or 'target'}"
-        said = line["reasons"][0] if line["reasons"] else f"the {line['corner'] or 'target'} is probably wrong"
+        said = (
+            line["reasons"][0] if line["reasons"] else f"the {line['corner'] or 'target'} is probably wrong"
+        )
         text = " / ".join(line["captions"])
         results.append(
             {
@@ -103,7 +107,9 @@ def write_sarif(path: Path, verdicts: Verdicts, result: Gate) -> None:
                 },
                 "locations": [
                     {
-                        "physicalLocation": {"artifactLocation": {"uri": Path(str(verdicts.info["data"])).as_uri()}},
+                        "physicalLocation": {
+                            "artifactLocation": {"uri": Path(str(verdicts.info["data"])).as_uri()}
+                        },
                         "logicalLocations": [{"fullyQualifiedName": line["triplet_id"], "kind": "element"}],
                     }
                 ],

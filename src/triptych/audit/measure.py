@@ -74,7 +74,13 @@ def measure(embedder: Embedder, corpus: Corpus, items: Items, judges: IntArray, 
 
 
 def _judge_targets(
-    embedder: Embedder, gallery: IntArray, items: Items, queries: Tensor, averages: Tensor, at: IntArray, found: Measured
+    embedder: Embedder,
+    gallery: IntArray,
+    items: Items,
+    queries: Tensor,
+    averages: Tensor,
+    at: IntArray,
+    found: Measured,
 ) -> None:
     pictures = embedder.images[gallery]
     target, reference = embedder.images[items.target], embedder.images[items.reference]
@@ -107,7 +113,13 @@ def _judge_targets(
 
 
 def _judge_reverse(
-    embedder: Embedder, judges: IntArray, rivals: Tensor, items: Items, queries: Tensor, at: IntArray, found: Measured
+    embedder: Embedder,
+    judges: IntArray,
+    rivals: Tensor,
+    items: Items,
+    queries: Tensor,
+    at: IntArray,
+    found: Measured,
 ) -> None:
     if not len(judges):
         return
@@ -144,7 +156,9 @@ class _Rows:
         by_pictures = nearest(reference + target, max(count, 4 * swaps))
         by_answer = nearest(text + target, max(count, 4 * swaps))
         by_text = nearest(text, count)
-        same = torch.from_numpy(self.corpus.rows.category)[by_text] == torch.from_numpy(items.category)[:, None]
+        same = (
+            torch.from_numpy(self.corpus.rows.category)[by_text] == torch.from_numpy(items.category)[:, None]
+        )
         found.put(
             at,
             near_target=target.gather(1, by_query).mean(dim=1),
@@ -155,7 +169,12 @@ class _Rows:
         if swaps:
             rows = self.corpus.rows
             found.candidates["references"][at] = _others(
-                rows.reference[by_answer.numpy()], by_answer.numpy(), items.reference, items.target, swaps, names=True
+                rows.reference[by_answer.numpy()],
+                by_answer.numpy(),
+                items.reference,
+                items.target,
+                swaps,
+                names=True,
             )
             found.candidates["texts"][at] = _others(
                 rows.text[by_pictures.numpy()], by_pictures.numpy(), items.text, None, swaps, names=False
@@ -241,5 +260,10 @@ def _among(rows: IntArray, own: IntArray) -> Tensor:
 
 def _take(items: Items, at: IntArray) -> Items:
     return Items(
-        items.reference[at], items.text[at], items.target[at], items.category[at], items.base[at], items.own[at]
+        items.reference[at],
+        items.text[at],
+        items.target[at],
+        items.category[at],
+        items.base[at],
+        items.own[at],
     )

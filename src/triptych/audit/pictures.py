@@ -18,8 +18,8 @@ Progress = Callable[[int, int], None]
 
 SIDE, KEPT = 32, 8
 CLOSE_BITS, CLOSE_GREY = 2, 4.0
-"""Two pictures look the same when their hashes differ in at most so many of 64 bits, and their thumbnails by less than so
-many grey levels on average."""
+"""Two pictures look the same when their hashes differ in at most so many of 64 bits, and their thumbnails by less than
+so many grey levels on average."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ def find_by_pictures(table: TripletTable, looks: Looks) -> list[Finding]:
 def _close(looks: Looks, names: Sequence[str]) -> Iterable[tuple[str, str]]:
     values = np.array([looks.hashes[name] for name in names], dtype=np.uint64)
     for row, name in enumerate(names[:-1]):
-        differing = np.unpackbits((values[row + 1 :] ^ values[row]).view(np.uint8)).reshape(-1, 64).sum(axis=1)
+        differing = (
+            np.unpackbits((values[row + 1 :] ^ values[row]).view(np.uint8)).reshape(-1, 64).sum(axis=1)
+        )
         for other in np.flatnonzero(differing <= CLOSE_BITS):
             second = names[row + 1 + int(other)]
             if looks.same(name, second):

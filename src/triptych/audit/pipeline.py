@@ -121,9 +121,13 @@ def examine(
         looks = look_at(images, table.image_ids(), lambda d, t: report("looking at pictures", d, t))
         findings += find_by_pictures(table, looks)
         if looks.failures:
-            notes.append(f"{len(looks.failures)} pictures are missing or cannot be read; their triplets are flagged")
+            notes.append(
+                f"{len(looks.failures)} pictures are missing or cannot be read; their triplets are flagged"
+            )
     else:
-        notes.append("there are no pictures, so rules on texts and ids alone were applied")
+        notes.append(
+            "there are no pictures, so rules on texts and ids alone were applied; shares are of what they found"
+        )
     barred = {finding.triplet_id for finding in findings if finding.weight == "wrong"}
     rows = np.array([row for row, name in enumerate(table.triplet_ids) if name not in barred], dtype=np.int64)
     folds = np.full(len(table), -1, dtype=np.int64)
@@ -148,9 +152,7 @@ def examine(
     pooled = pooled_tokens(asked, images, config.backbone, cache, lambda d, t: report("image tokens", d, t))
     probes = draw_probes(asked, max(200, round(config.probes * len(asked))), config.seed, looks=pooled)
     extras = {} if watch is None else {"watch": watch}
-    crossfit = CrossFit(
-        asked, parts, probes, images, folder, config, path, start, cache, report, **extras
-    )
+    crossfit = CrossFit(asked, parts, probes, images, folder, config, path, start, cache, report, **extras)
     judged, shares = _ask(crossfit, runs)
     judged.rows = rows[judged.rows]
     return Examined(findings, looks, judged, folds, notes, shares)
@@ -166,12 +168,19 @@ def _ask(crossfit: CrossFit, runs: Sequence[Path]) -> tuple[Judged, dict[str, fl
         columns = np.concatenate([evidence.figures, spread[:, None], *earlier], axis=1).astype(np.float64)
         crossfit.stages("weighing the evidence", number - 1, config.rounds)
         chances = classify(
-            columns[~evidence.is_probe], columns[evidence.is_probe], probes.kind, probes.base, seed=config.seed
+            columns[~evidence.is_probe],
+            columns[evidence.is_probe],
+            probes.kind,
+            probes.base,
+            seed=config.seed,
         )
         earlier.append(evidence.figures[:, [list(FEATURES).index(name) for name in EARLIER]])
         believed = _believed(chances.wrong, crossfit.folds)
     crossfit.stages("weighing the evidence", config.rounds, config.rounds)
-    files = [*(run / "cleanliness.parquet" for run in crossfit.run_folders(1)), *(_record(run) for run in runs)]
+    files = [
+        *(run / "cleanliness.parquet" for run in crossfit.run_folders(1)),
+        *(_record(run) for run in runs),
+    ]
     dynamics = read_dynamics([file for file in files if file.is_file()], table.triplet_ids)
     wrong = combine(chances.wrong, view(dynamics, chances.wrong), DYNAMICS_WEIGHT)
     real = ~evidence.is_probe
@@ -228,7 +237,9 @@ def _small_categories(table: TripletTable) -> list[str]:
     small = [f"{name} ({size})" for name, size in sizes.items() if size < FEWEST]
     if not small or len(sizes) == 1:
         return []
-    return [f"few triplets, so judge with care: {', '.join(small)}; they are compared with pictures of all categories"]
+    return [
+        f"few triplets, so judge with care: {', '.join(small)}; they are compared with pictures of all categories"
+    ]
 
 
 def _aligned(

@@ -60,7 +60,7 @@ class Probes:
 def draw_probes(
     table: TripletTable, count: int, seed: int, *, looks: npt.NDArray[np.floating] | None = None
 ) -> Probes:
-    """Draw rows and donors; each class of :data:`CLASSES` gets its share, of which values that do not change are left out.
+    """Draw rows and donors, for each class of :data:`CLASSES` as many; where no value changes there is no probe.
 
     Args:
         table: the triplets.
@@ -85,10 +85,14 @@ def draw_probes(
         if len(drawn):
             best = 0 if looks is None else int((looks[drawn] @ looks[base[at]]).argmax())
             donor[at] = drawn[best]
-    changed = np.array([values[c][d] != values[c][b] for b, c, d in zip(base, corner, donor, strict=True)], bool)
+    changed = np.array(
+        [values[c][d] != values[c][b] for b, c, d in zip(base, corner, donor, strict=True)], bool
+    )
     reference = np.where(corner == 0, values[0][donor], values[0][base])
     target = np.where(corner == 2, values[2][donor], values[2][base])
-    return Probes(base, donor, corner, kind).take(changed & (reference != target))  # a rule finds one picture twice
+    return Probes(base, donor, corner, kind).take(
+        changed & (reference != target)
+    )  # a rule finds one picture twice
 
 
 def _codes(values: Sequence[Hashable]) -> IntArray:

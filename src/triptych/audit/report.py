@@ -1,7 +1,7 @@
 """The page for review: every suspect triplet with its pictures, what is wrong with it and what would be right.
 
-One file that fetches nothing. Its data is compact JSON and only the suspects that are shown are in the document, so tens of
-thousands stay quick. Without JavaScript it is a plain table.
+One file that fetches nothing. Its data is compact JSON and only the suspects that are shown are in the document, so
+tens of thousands stay quick. Without JavaScript it is a plain table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from triptych.triplets.thumbnail import thumbnail_data_uri
 Stages = Callable[[str, int, int], None]
 
 PICTURES_BYTES = 32 * 2**20
-"""The page's pictures take no more than this; those of the worst suspects go first, and the page says what is left out."""
+"""The page's pictures take no more than this; the worst suspects go first, and it says what is left out."""
 SIDE, QUALITY = 112, 70
 PLAIN_ROWS = 2000
 """Rows of the table without JavaScript, worst first."""
@@ -89,7 +89,9 @@ def suspects_of(verdicts: Verdicts) -> list[dict[str, Any]]:
                 "rules": rules,
                 "reasons": columns["reasons"][row],
                 "better": {
-                    corner: columns[f"better_{corner}s"][row] for corner in CORNERS if columns[f"better_{corner}s"][row]
+                    corner: columns[f"better_{corner}s"][row]
+                    for corner in CORNERS
+                    if columns[f"better_{corner}s"][row]
                 },
             }
         )
@@ -128,7 +130,9 @@ def _page(
     data: Mapping[str, Any], summary: Mapping[str, Any], suspects: Sequence[Mapping[str, Any]], left_out: int
 ) -> Iterable[str]:
     folder = files("triptych.audit.page")
-    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("review.css", "review.js"))
+    style, script = (
+        folder.joinpath(name).read_text(encoding="utf-8") for name in ("review.css", "review.js")
+    )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -162,7 +166,8 @@ def _head(summary: Mapping[str, Any], suspects: int, left_out: int) -> str:
     return (
         f"<header><h1>Audit of {_text(_name(summary))}</h1>\n"
         f"<p>Of {summary['triplets']:,} triplets an estimated <b>{wrong['share']:.1%}</b> are wrong "
-        f"({wrong['low']:.1%} to {wrong['high']:.1%}); {summary['flagged']:,} are flagged, {suspects:,} are shown here. "
+        f"({wrong['low']:.1%} to {wrong['high']:.1%}); {summary['flagged']:,} are flagged, "
+        f"{suspects:,} are shown here. "
         "A score is the chance that a triplet is right.</p>\n"
         + (f'<ul class="muted">{listed}</ul>' if listed else "")
         + '<div class="scroll"><table><thead><tr><th>category or source</th><th class="number">triplets</th>'
@@ -174,7 +179,8 @@ def _head(summary: Mapping[str, Any], suspects: int, left_out: int) -> str:
 def _row(name: str, group: Mapping[str, Any]) -> str:
     wrong = group["wrong"]
     return (
-        f'<tr><td>{_text(name)}</td><td class="number">{group["triplets"]:,}</td><td class="number">{group["flagged"]:,}</td>'
+        f'<tr><td>{_text(name)}</td><td class="number">{group["triplets"]:,}</td>'
+        f'<td class="number">{group["flagged"]:,}</td>'
         f'<td class="number">{wrong["share"]:.1%}</td><td>{wrong["low"]:.1%} to {wrong["high"]:.1%}</td></tr>'
     )
 
@@ -186,9 +192,22 @@ def _review(suspects: Sequence[Mapping[str, Any]]) -> str:
     controls = [
         _select("kind", "Kind", [("", "all"), *kinds]),
         _select("category", "Category", [("", "all"), *((name, name) for name in categories)]),
-        _select("state", "Decided", [("", "all"), ("open", "open"), *((c, c) for c in ("keep", "drop", "fix", "skip"))]),
+        _select(
+            "state",
+            "Decided",
+            [("", "all"), ("open", "open"), *((c, c) for c in ("keep", "drop", "fix", "skip"))],
+        ),
         '<label>Score up to <input id="score" type="number" min="0" max="1" step="0.05" value="1"></label>',
-        _select("sort", "Sort", [("score", "worst first"), ("doubt", "least sure first"), ("category", "category"), ("id", "order of the data")]),
+        _select(
+            "sort",
+            "Sort",
+            [
+                ("score", "worst first"),
+                ("doubt", "least sure first"),
+                ("category", "category"),
+                ("id", "order of the data"),
+            ],
+        ),
         _select("size", "A page", [("10", "10"), ("25", "25"), ("50", "50")]),
         '<button type="button" id="previous">Back</button><span id="where"></span>'
         '<button type="button" id="next">On</button>',
@@ -196,10 +215,11 @@ def _review(suspects: Sequence[Mapping[str, Any]]) -> str:
         '<label>Go on with <input id="import" type="file" accept=".json"></label><span id="decided"></span>',
     ]
     return (
-        '<main id="review" hidden>\n<p class="muted">Keys: <kbd>k</kbd> keep, <kbd>d</kbd> drop, <kbd>f</kbd> accept the '
-        "selected fix, <kbd>s</kbd> skip, <kbd>u</kbd> undo, <kbd>1</kbd> to <kbd>9</kbd> select a proposal, arrows move and "
-        "turn pages, <kbd>e</kbd> export. Decisions stay in this browser.</p>\n"
-        f'<div class="bar">{"".join(controls)}</div>\n<p id="status" class="muted" role="status" aria-live="polite"></p>\n'
+        '<main id="review" hidden>\n<p class="muted">Keys: <kbd>k</kbd> keep, <kbd>d</kbd> drop, <kbd>f</kbd> accept '
+        "the selected fix, <kbd>s</kbd> skip, <kbd>u</kbd> undo, <kbd>1</kbd> to <kbd>9</kbd> select a proposal, "
+        "arrows move and turn pages, <kbd>e</kbd> export. Decisions stay in this browser.</p>\n"
+        f'<div class="bar">{"".join(controls)}</div>\n'
+        '<p id="status" class="muted" role="status" aria-live="polite"></p>\n'
         '<div id="list"></div>\n</main>\n'
     )
 

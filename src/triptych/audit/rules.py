@@ -78,7 +78,9 @@ def find_by_rules(table: TripletTable) -> list[Finding]:
     """
     triplets = list(table)
     texts = [join_captions(triplet.captions) for triplet in triplets]
-    found = [finding for triplet, text in zip(triplets, texts, strict=True) for finding in _alone(triplet, text)]
+    found = [
+        finding for triplet, text in zip(triplets, texts, strict=True) for finding in _alone(triplet, text)
+    ]
     found += _duplicates(triplets, texts)
     found += _contradictions(triplets, texts)
     found += _copies(triplets, texts)

@@ -40,7 +40,10 @@ def check_truth(verdicts: Verdicts, manifest: NoiseManifest) -> None:
             raise DataError(problem, file=manifest.path, field=corruption.field, mend=mend)
         found = columns[corruption.field][row]
         if (tuple(found) if isinstance(found, list) else found) != corruption.new:
-            problem = f"the audit saw another {corruption.field} at triplet {corruption.triplet_id} than the manifest put there"
+            problem = (
+                f"the audit saw another {corruption.field} at triplet {corruption.triplet_id} "
+                "than the manifest put there"
+            )
             raise DataError(problem, file=manifest.path, field=corruption.field, mend=mend)
 
 
@@ -148,7 +151,9 @@ def _of_kind(
     }
 
 
-def _confusion(field: list[str | None], corner: list[str | None], rows: list[Any]) -> Mapping[str, Mapping[str, int]]:
+def _confusion(
+    field: list[str | None], corner: list[str | None], rows: list[Any]
+) -> Mapping[str, Mapping[str, int]]:
     return {
         true: {named: sum(field[row] == true and corner[row] == named for row in rows) for named in CORNERS}
         for true in CORNERS

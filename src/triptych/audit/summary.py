@@ -54,7 +54,8 @@ def summarise(
         "wrong": _estimate(wrong, folds),
         "by_category": groups,
         "by_corner": {
-            corner: float(verdicts.array(f"p_{corner}").mean()) if len(verdicts) else 0.0 for corner in CORNERS
+            corner: float(verdicts.array(f"p_{corner}").mean()) if len(verdicts) else 0.0
+            for corner in CORNERS
         },
         "rules": {
             rule: {"triplets": count, "weight": RULES[rule][0], "means": RULES[rule][2]}
@@ -72,7 +73,10 @@ def summarise(
 
 
 def _groups(
-    wrong: Array, flagged: npt.NDArray[np.bool_], keys: Sequence[Hashable], folds: npt.NDArray[np.int64] | None
+    wrong: Array,
+    flagged: npt.NDArray[np.bool_],
+    keys: Sequence[Hashable],
+    folds: npt.NDArray[np.int64] | None,
 ) -> dict[str, dict[str, Any]]:
     rows: dict[Hashable, list[int]] = defaultdict(list)
     for row, key in enumerate(keys):
@@ -95,10 +99,14 @@ def _estimate(wrong: Array, folds: npt.NDArray[np.int64] | None) -> dict[str, fl
     share = float(wrong.mean())
     extra = 0.0
     if folds is not None:
-        means = [(wrong[folds == fold].mean(), (folds == fold).sum()) for fold in np.unique(folds[folds >= 0])]
+        means = [
+            (wrong[folds == fold].mean(), (folds == fold).sum()) for fold in np.unique(folds[folds >= 0])
+        ]
         if len(means) > 1:
             by_chance = np.mean([share * (1 - share) / size for _, size in means])
-            extra = max(0.0, float(np.var([mean for mean, _ in means], ddof=1)) - float(by_chance)) / len(means)
+            extra = max(0.0, float(np.var([mean for mean, _ in means], ddof=1)) - float(by_chance)) / len(
+                means
+            )
     shrink = 1 + _WIDE**2 / count
     centre = (share + _WIDE**2 / (2 * count)) / shrink
     half = _WIDE / shrink * sqrt(share * (1 - share) / count + extra + _WIDE**2 / (4 * count**2))

@@ -48,8 +48,8 @@ SCHEMA = pa.schema(
         pa.field("evidence", pa.struct([pa.field(name, pa.float32()) for name in FEATURES])),
     ]
 )
-"""``score`` in [0, 1], low = bad: the chance to be right; ``corner`` is null where nothing is wrong; ``p_*`` are the chances
-that this corner is wrong; ``asked`` says whether models judged it, or rules alone."""
+"""``score`` in [0, 1], low = bad: the chance to be right; ``corner`` is null where nothing is flagged; ``p_*`` are the
+chances that this corner is wrong; ``asked`` says whether models judged it, or rules alone."""
 
 
 @dataclass
@@ -154,7 +154,9 @@ def make_verdicts(
     score, corners, asked = np.ones(count), np.zeros((count, len(CORNERS))), np.zeros(count, dtype=bool)
     disagreement = np.full(count, np.nan)
     figures = np.full((count, len(FEATURES)), np.nan)
-    proposals: dict[str, list[Any]] = {name: [[] for _ in range(count)] for name in ("targets", "texts", "references")}
+    proposals: dict[str, list[Any]] = {
+        name: [[] for _ in range(count)] for name in ("targets", "texts", "references")
+    }
     if judged is not None:
         score[judged.rows], corners[judged.rows], asked[judged.rows] = 1 - judged.wrong, judged.corners, True
         disagreement[judged.rows], figures[judged.rows] = judged.disagreement, judged.figures
@@ -185,7 +187,9 @@ def make_verdicts(
         "disagreement": disagreement,
         "evidence": [dict(zip(FEATURES, line, strict=True)) for line in figures.tolist()],
     }
-    data = pa.table({name: pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names}, schema=SCHEMA)
+    data = pa.table(
+        {name: pa.array(columns[name], SCHEMA.field(name).type) for name in SCHEMA.names}, schema=SCHEMA
+    )
     return Verdicts(data, {**info, "fingerprint": table.fingerprint(), "flag_at": flag_at})
 
 

@@ -48,7 +48,8 @@ AuditFolder = Annotated[
     Path, typer.Argument(metavar="AUDIT", help="The folder that an audit wrote.", show_default=False)
 ]
 DataPath = Annotated[
-    Path, typer.Argument(metavar="DATA", help="The data set; its files are never changed.", show_default=False)
+    Path,
+    typer.Argument(metavar="DATA", help="The data set; its files are never changed.", show_default=False),
 ]
 NoiseOption = Annotated[
     Path | None,
@@ -81,13 +82,17 @@ def run(
     init: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Start the models from this one, as `triptych align` writes.", show_default=False
+            metavar="FOLDER",
+            help="Start the models from this one, as `triptych align` writes.",
+            show_default=False,
         ),
     ] = None,
     captions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.csv", help="Captions of single pictures, to align a model on first.", show_default=False
+            metavar="FILE.csv",
+            help="Captions of single pictures, to align a model on first.",
+            show_default=False,
         ),
     ] = None,
     source: Annotated[
@@ -110,7 +115,7 @@ def run(
         str | None,
         typer.Option(
             metavar="SHARE",
-            help=f"Exit with code {OVER_LIMIT} where a larger share is estimated to be wrong, as 2%; writes AUDIT/audit.sarif.",
+            help=f"Exit with code {OVER_LIMIT} where a larger share is wrong, as 2%; writes AUDIT/audit.sarif.",
             show_default=False,
         ),
     ] = None,
@@ -171,7 +176,9 @@ def apply(
     data: DataPath,
     verdicts: Annotated[
         Path,
-        typer.Option(metavar="AUDIT", help="The audit's folder, or its verdicts.parquet.", show_default=False),
+        typer.Option(
+            metavar="AUDIT", help="The audit's folder, or its verdicts.parquet.", show_default=False
+        ),
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="CLEAN", help="A new folder.", show_default=False)
@@ -179,12 +186,15 @@ def apply(
     decisions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="decisions.json that the report exported; a decision wins.", show_default=False
+            metavar="FILE",
+            help="decisions.json that the report exported; a decision wins.",
+            show_default=False,
         ),
     ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave flagged triplets out.")] = False,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Replace the wrong part by the best proposal where that is sure enough.")
+        bool,
+        typer.Option("--fix", help="Replace the wrong part by the best proposal where that is sure enough."),
     ] = False,
     weight: Annotated[
         bool, typer.Option("--weight", help="Keep all triplets, with their score as a field `weight`.")
@@ -206,7 +216,9 @@ def apply(
     given = {"drop": drop, "fix": fix, "weight": weight}
     modes = check_modes([name for name, asked in given.items() if asked])
     if not modes and decisions is None:
-        raise UsageError("say what to do with flagged triplets: --drop, --fix or --weight, or give --decisions")
+        raise UsageError(
+            "say what to do with flagged triplets: --drop, --fix or --weight, or give --decisions"
+        )
     benchmark = read_benchmark(data, images=images)
     manifest = NoiseManifest.read(noise, benchmark.train) if noise is not None else None
     read = Verdicts.read(verdicts)
@@ -216,7 +228,9 @@ def apply(
     warn(*cleaned.notes)
     console = Console(highlight=False)
     counts = ", ".join(f"{count:,} {_DONE[action]}" for action, count in sorted(cleaned.counts.items()))
-    console.print(f"{counts or 'nothing to change'}: [bold]{escape(str(cleaned.path))}[/bold]", soft_wrap=True)
+    console.print(
+        f"{counts or 'nothing to change'}: [bold]{escape(str(cleaned.path))}[/bold]", soft_wrap=True
+    )
     console.print(f"each change: {escape(str(cleaned.log))}", soft_wrap=True)
 
 
@@ -243,7 +257,9 @@ def score(
         Path | None,
         typer.Option(metavar="FILE", help="Draw said against true chances (.png, .svg).", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
+    ] = False,
 ) -> None:
     """Say how well an audit found what a noise manifest made wrong.
 
