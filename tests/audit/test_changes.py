@@ -96,7 +96,8 @@ def test_a_decision_wins_over_the_mode(bench: Benchmark) -> None:
             "the decision on t is 'burn'",
         ),
         (
-            '{"format": "triptych-decisions-1", "decisions": {"t": {"decision": "fix", "fix": {"field": "text", "value": "x"}}}}',
+            '{"format": "triptych-decisions-1", "decisions": '
+            '{"t": {"decision": "fix", "fix": {"field": "text", "value": "x"}}}}',
             "the fix of t",
         ),
     ],

@@ -47,7 +47,9 @@ def made_up(count: int, flagged: int) -> Verdicts:
         }
         for n in range(count)
     ]
-    return Verdicts(pa.Table.from_pylist(rows, schema=SCHEMA), {"data": "shop", "fingerprint": f"print{count}"})
+    return Verdicts(
+        pa.Table.from_pylist(rows, schema=SCHEMA), {"data": "shop", "fingerprint": f"print{count}"}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,13 @@ def browser() -> Iterator[Any]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("there is no chromium here; run: apt-get install chromium")
-    flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-sync",
+    ]
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=flags)
         yield started
@@ -94,7 +102,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def large(pictures: ImageStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     verdicts = made_up(20_050, 20_000)
-    return write_report(tmp_path_factory.mktemp("page") / "report.html", verdicts, summarise(verdicts), pictures)
+    return write_report(
+        tmp_path_factory.mktemp("page") / "report.html", verdicts, summarise(verdicts), pictures
+    )
 
 
 def test_review_by_keyboard_of_20000_suspects(browser: Any, large: Path, tmp_path: Path) -> None:
@@ -102,7 +112,9 @@ def test_review_by_keyboard_of_20000_suspects(browser: Any, large: Path, tmp_pat
     page = context.new_page()
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: complaints.extend([request.url] if request.url.startswith("http") else []))
+    page.on(
+        "request", lambda request: complaints.extend([request.url] if request.url.startswith("http") else [])
+    )
     page.goto(large.as_uri())
     assert page.title() == "Audit of shop"
     assert page.locator(".suspect").count() == 10
@@ -130,7 +142,8 @@ def test_review_by_keyboard_of_20000_suspects(browser: Any, large: Path, tmp_pat
     path = tmp_path / "decisions.json"
     download.value.save_as(path)
     decided = read_decisions(path)
-    assert {name: made.choice for name, made in decided.items()} == {"t0": "drop", "t1": "keep", "t2": "skip", "t3": "fix"}
+    choices = {name: made.choice for name, made in decided.items()}
+    assert choices == {"t0": "drop", "t1": "keep", "t2": "skip", "t3": "fix"}
     assert (decided["t3"].field, decided["t3"].value) == ("target", "p2")
     assert json.loads(path.read_text())["fingerprint"] == "print20050"
     assert complaints == []

@@ -1,4 +1,4 @@
-"""From evidence to chances: a small classifier that learns from probes what wrong references, texts and targets look like.
+"""From evidence to chances: a small classifier that learns from probes what a wrong triplet looks like.
 
 The audited triplets are a mixture of right and wrong ones, and nobody says which. Probes are wrong for certain, and of
 a known kind. So the classifier tells kinds of probes from audited triplets, the latter counted by their chance to be
