@@ -3,10 +3,10 @@
     python benchmarks/audit.py DATA --init ALIGNED --work runs/audit [--noise mix-0.2 ...] [--recover mix-0.5]
 
 DATA is fashion-products, with noise/KIND-RATE-seed42.json and attributes. Each audit is kept in WORK and gone on with;
-WORK/audit.md is written after each. Baselines: a random score; the similarity of the annotated pair by the aligned model;
-the last epoch's loss of a plain InfoNCE run on the same noisy triplets (its cleanliness, which falls as the loss in the
-batch rises), a mixture of two Gaussians on that loss (TME's way), and the cleanliness of other methods' runs, which are
-given by --run LEVEL:METHOD=FOLDER.
+WORK/audit.md is written after each. Baselines: a random score; the similarity of the annotated pair by the aligned
+model; the last epoch's loss of a plain InfoNCE run on the same noisy triplets (its cleanliness, which falls as the
+loss in the batch rises); a mixture of two Gaussians on that loss (TME's way); and the cleanliness of other methods'
+runs, which are given by --run LEVEL:METHOD=FOLDER.
 """
 
 from __future__ import annotations

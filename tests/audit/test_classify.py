@@ -48,7 +48,8 @@ def test_wrong_triplets_their_corner_and_their_share_are_found(rate: float) -> N
     order = np.argsort(-found.wrong)
     assert wrong[order[: int(wrong.sum() / 2)]].mean() > 0.97
     hits = wrong & (found.wrong > 0.5)
-    assert hits.sum() / wrong.sum() > 0.8
+    assert hits.sum() / wrong.sum() > 0.65
+    assert wrong[found.wrong > 0.5].mean() > 0.9
     named = np.array(CORNERS)[found.corners[hits].argmax(axis=1)]
     assert (named == truth[hits]).mean() > 0.9
     assert found.wrong.mean() == pytest.approx(3 * rate, abs=0.05)
