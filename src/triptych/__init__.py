@@ -17,6 +17,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if TYPE_CHECKING:
     __version__: str
     from triptych import errors as errors
+    from triptych.audit import Audit as Audit
+    from triptych.audit import audit as audit
     from triptych.evaluation import Evaluation as Evaluation
     from triptych.noise import NoiseManifest as NoiseManifest
     from triptych.noise import inject as inject
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from triptych.triplets.rendered import render_benchmark as render_benchmark
 
 _HOME = {
+    "Audit": "triptych.audit:Audit",
     "Benchmark": "triptych.triplets:Benchmark",
     "Evaluation": "triptych.evaluation:Evaluation",
     "Hit": "triptych.search:Hit",
@@ -49,6 +52,7 @@ _HOME = {
     "Triplet": "triptych.triplets:Triplet",
     "TripletTable": "triptych.triplets:TripletTable",
     "align": "triptych.training.align:align",
+    "audit": "triptych.audit",  # a package that can be called, see there
     "errors": "triptych.errors",
     "evaluate": "triptych.training.evaluate:evaluate",
     "inject": "triptych.noise:inject",
@@ -61,6 +65,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Audit",
     "Benchmark",
     "Evaluation",
     "Hit",
@@ -73,6 +78,7 @@ __all__ = [
     "TripletTable",
     "__version__",
     "align",
+    "audit",
     "errors",
     "evaluate",
     "inject",

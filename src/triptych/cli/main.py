@@ -28,6 +28,7 @@ VERBS = {
     "compare": "Put runs into one table, with differences and the papers' figures.",
     "study": "Run many trainings and compare them.",
     "index": "Embed pictures into a gallery on disk, and look after it.",
+    "audit": "Find triplets that are wrong, which part of them, and what would be right.",
     "search": "Find pictures by a reference picture and a text.",
     "serve": "Answer searches of a gallery over HTTP.",
     "doctor": "Say what is missing here, and the command that mends it.",

@@ -110,17 +110,25 @@ def train(
 def resume(
     folder: str | Path,
     *,
+    data: Benchmark | None = None,
     cache: str | Path | None = None,
     watcher: Watcher | None = None,
     stages: Stages | None = None,
 ) -> Run:
     """Go on with a run from its last checkpoint; it ends in the weights that an uninterrupted run has.
 
+    Args:
+        folder: the run.
+        data: the benchmark, where the run was not given all that lies at its path; by default it is read again.
+        cache: the token cache's folder; by default the user's cache folder.
+        watcher: callbacks for progress.
+        stages: callback for the work before the first step.
+
     Raises:
         DataError: the folder is no run, or its data is gone or has changed.
     """
     run, config = Run.open(Path(folder))
-    benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
+    benchmark = data or read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
     parts = _Parts(config, benchmark, noise, cache, started=run.checkpoint.is_file())
     with parts.processes.main_first():

@@ -100,7 +100,7 @@ def read_layout(path: Path, images: Path | None, findings: Findings) -> Benchmar
         return read_circo(path, open_images(path, pictures, findings), findings)
     if has_fashioniq_layout(path):
         return read_fashioniq(path, open_images(path, images, findings), findings)
-    table = _only_table(path)
+    table = find_table(path)
     return read_tabular(table, open_images(path, images, findings), findings)
 
 
@@ -134,7 +134,12 @@ def open_images(folder: Path, images: Path | None, findings: Findings) -> ImageS
     return store
 
 
-def _only_table(folder: Path) -> Path:
+def find_table(folder: Path) -> Path:
+    """Return the table of triplets in a folder: ``triplets.csv`` or the like, or the only one.
+
+    Raises:
+        DataError: there is none, or several could be meant.
+    """
     tables = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in TABLE_SUFFIXES]
     named = [path for path in tables if path.stem.lower() == "triplets"]
     if len(named) == 1 or len(tables) == 1:

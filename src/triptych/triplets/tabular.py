@@ -90,6 +90,43 @@ def read_tabular(path: Path, images: ImageStore, findings: Findings) -> Benchmar
     return _benchmark(path, images, {key: groups[key].table() for key in sorted(groups)})
 
 
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """A row as the file has it, for what rewrites it.
+
+    Attributes:
+        triplet_id: as :func:`read_tabular` names it.
+        split: of the triplet.
+        values: every column or key, also those that no reader uses.
+        columns: part (``reference``, ``text``, ...) to the column that plays it.
+    """
+
+    triplet_id: str
+    split: str
+    values: dict[str, Any]
+    columns: Mapping[str, str]
+
+
+def read_raw_rows(path: Path) -> Iterator[RawRow]:
+    """Read a table's rows with all that they hold, in order.
+
+    Raises:
+        DataError: a row is wrong; as :func:`read_tabular`.
+    """
+    findings = Findings(strict=True)
+    for number, row in enumerate(_READERS[path.suffix.lower()](path, findings)):
+        found = _triplet(row, number, findings)
+        if found is not None:
+            yield RawRow(found[1].triplet_id, found[0], dict(row.values), row.columns)
+
+
+def csv_delimiter(path: Path) -> str:
+    """Tell which of ``,``, ``;`` and tab a CSV file's header is split at."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+    return max(",;\t", key=lambda mark: _fit(first, mark))
+
+
 def _benchmark(path: Path, images: ImageStore, tables: Mapping[tuple[str, str], TripletTable]) -> Benchmark:
     splits: dict[str, tuple[QuerySet, ...]] = {}
     for (split, category), table in tables.items():
@@ -184,10 +221,8 @@ def _required(names: Sequence[str], place: Place) -> dict[str, str]:
 def _csv_rows(path: Path, findings: Findings) -> Iterator[_Row]:
     line = 1
     try:
+        delimiter = csv_delimiter(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            delimiter = max(",;\t", key=lambda mark: _fit(first, mark))
-            file.seek(0)
             reader = csv.reader(file, delimiter=delimiter, strict=True)
             header = next(reader, [])
             if not header:

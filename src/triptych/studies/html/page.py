@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 from collections.abc import Sequence
 from importlib.resources import files
-
-from PIL import Image
 
 from triptych.studies.html.views import HitView, Picture
 
@@ -18,29 +14,6 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 def escape(text: object) -> str:
     """Make any text safe between tags and inside quoted attributes."""
     return html.escape(str(text), quote=True)
-
-
-def thumbnail_data_uri(image: Image.Image, side: int = 160, *, quality: int = 85) -> str:
-    """Shrink a picture into a ``side`` x ``side`` box and write it as a base64 JPEG data URI.
-
-    Proportions stay, and a smaller picture is not enlarged. Transparent parts become white.
-
-    Args:
-        image: a picture of any mode.
-        side: longest side in pixels, at least 1.
-        quality: of the JPEG, 1 to 95.
-    """
-    if side < 1:
-        raise ValueError(f"side must be at least 1 pixel, got {side}")
-    if "A" in image.getbands() or "transparency" in image.info:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
-    small = image.convert("RGB")
-    small.thumbnail((side, side), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=quality, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def page(title: str, *sections: str, subtitle: str = "") -> str:

@@ -1,0 +1,204 @@
+"""From evidence to chances: a small classifier that learns from probes what a wrong triplet looks like.
+
+The audited triplets are a mixture of right and wrong ones, and nobody says which. Probes are wrong for certain, and of
+a known kind. So the classifier tells kinds of probes from audited triplets, the latter counted by their chance to be
+right, which is then estimated anew, a few times. Nothing here needs a model; arrays in, arrays out.
+
+Source: after learning from positive and unlabelled examples (Elkan and Noto 2008), the best-bin estimate of a mixture's
+share (Garg et al. 2021) and adjusting a classifier to new shares (Saerens et al. 2002).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from triptych.audit.probes import CLASSES, CORNERS, REACHES
+from triptych.randomness import generator
+
+Array = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+STEPS, PARTS, STRENGTH = 3, 5, 0.03
+TAILS = np.linspace(0.2, 0.8, 13)
+"""Masses of the probes beyond which a tail begins."""
+MOST = 0.95
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True)
+class Chances:
+    """What each of N triplets is by the evidence.
+
+    Attributes:
+        wrong: ``[N]`` chance to be wrong.
+        corners: ``[N, 3]`` chance that the reference, the text or the target is; they sum to ``wrong``.
+        shares: estimated share of the triplets of each kind in ``CLASSES``.
+    """
+
+    wrong: Array
+    corners: Array
+    shares: dict[str, float]
+
+    @property
+    def rate(self) -> float:
+        """The estimated share of wrong triplets."""
+        return float(sum(self.shares.values()))
+
+
+def classify(
+    figures: Array, probe_figures: Array, probe_kind: IntArray, probe_base: IntArray, *, seed: int
+) -> Chances:
+    """Estimate for each triplet the chance that it is wrong, and in which corner.
+
+    Each triplet is judged by classifiers that were fitted on other triplets.
+
+    Args:
+        figures: ``[N, F]`` evidence of the triplets; NaN where not measured.
+        probe_figures: ``[M, F]`` the same of the probes.
+        probe_kind: ``[M]`` what is wrong with each probe, as an index of ``CLASSES``.
+        probe_base: ``[M]`` the triplet that each probe was made from; a probe of a wrong one counts less.
+        seed: of the division into parts.
+
+    Raises:
+        ValueError: there are no probes, or shapes differ.
+    """
+    if not len(probe_figures) or figures.shape[1] != probe_figures.shape[1]:
+        raise ValueError(f"expected probes with {figures.shape[1]} figures, got {probe_figures.shape}")
+    scaled = _Scaling(figures)
+    data, probes = scaled(figures), scaled(probe_figures)
+    part = generator(seed, "audit parts").permutation(len(data)) % PARTS
+    probe_part = part[probe_base]
+    right, shares = np.ones(len(data)), np.full(len(CLASSES), 1 / len(CLASSES))
+    for step in range(STEPS):
+        trust = right[probe_base] + _SMALLEST
+        ratios, probe_ratios = _ratios(data, probes, probe_kind, right, trust, part, probe_part)
+        if (
+            step == 0
+        ):  # so far "right" stands for all triplets, so what is wrong among them is read off the tails
+            tails = np.array(
+                [_tail(ratios, probe_ratios, probe_kind, trust, only) for only in np.eye(len(CLASSES))]
+            )
+            shares = tails / tails.sum() if tails.sum() > 0 else shares
+        else:
+            shares = _shares(ratios, shares) + _SMALLEST
+            shares /= shares.sum()
+        rate = min(_tail(ratios, probe_ratios, probe_kind, trust, shares), MOST)
+        shares = shares * rate
+        if step == 0:
+            ratios = ratios * _discount(ratios, shares)[:, None]
+        right = _posterior(ratios, shares)[:, 0]
+    posterior = _posterior(ratios, shares)
+    corners = posterior[:, 1:].reshape(len(data), len(CORNERS), len(REACHES)).sum(axis=2)
+    return Chances(
+        1 - posterior[:, 0],
+        corners,
+        dict(zip(CLASSES, shares.tolist(), strict=True)),
+    )
+
+
+class _Scaling:
+    """Puts figures on one scale: NaN to the median, then centred, scaled by the spread and cut off far out."""
+
+    def __init__(self, figures: Array) -> None:
+        with np.errstate(all="ignore"):
+            usable = np.isfinite(figures).any(axis=0)
+            safe = np.where(usable, figures, 0.0)
+            self.middle = np.nanmedian(safe, axis=0)
+            spread = np.nanpercentile(safe, 90, axis=0) - np.nanpercentile(safe, 10, axis=0)
+        self.spread = np.where(spread > 0, spread, 1.0)
+
+    def __call__(self, figures: Array) -> Array:
+        filled = np.where(np.isfinite(figures), figures, self.middle)
+        return np.clip((filled - self.middle) / self.spread, -4, 4)
+
+
+def _ratios(
+    data: Array,
+    probes: Array,
+    kind: IntArray,
+    right: Array,
+    trust: Array,
+    part: IntArray,
+    probe_part: IntArray,
+) -> tuple[Array, Array]:
+    """Estimate, for each kind, how much more likely its probes show a triplet's evidence than right triplets do.
+
+    Returns:
+        ``[N, K]`` for the triplets and ``[M, K]`` for the probes, each by a classifier that was fitted without it.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    labels = np.concatenate([np.zeros(len(data), dtype=np.int64), kind + 1])
+    every, weights = np.concatenate([data, probes]), np.concatenate([right, trust]) + _SMALLEST
+    every = np.concatenate([every, every**2], axis=1)
+    parts = np.concatenate([part, probe_part])
+    logs = np.zeros((len(every), len(CLASSES)))
+    for number in range(PARTS):
+        fitted, judged = parts != number, parts == number
+        if not judged.any():
+            continue
+        mass = np.bincount(labels[fitted], weights[fitted], minlength=len(CLASSES) + 1)
+        model = LogisticRegression(C=STRENGTH, max_iter=200)
+        model.fit(every[fitted], labels[fitted], sample_weight=weights[fitted])
+        chances = np.full((int(judged.sum()), len(CLASSES) + 1), _SMALLEST)
+        chances[:, model.classes_] = model.predict_proba(every[judged])
+        shares = (mass + 1e-3) / (mass + 1e-3).sum()
+        logs[judged] = np.log(chances[:, 1:] / shares[1:]) - np.log(chances[:, :1] / shares[:1])
+    ratios = np.exp(np.clip(logs, -12, 12))
+    return ratios[: len(data)], ratios[len(data) :]
+
+
+def _tail(ratios: Array, probe_ratios: Array, kind: IntArray, trust: Array, mixture: Array) -> float:
+    """Estimate the share of wrong triplets from the tail, where hardly any right one is.
+
+    There the triplets beyond a cut are the share of wrong ones, times the probes' mass beyond it. The smallest such
+    estimate over many cuts, each with its error, is an upper bound that is close where the tail is pure.
+
+    Args:
+        ratios: ``[N, K]`` of the triplets.
+        probe_ratios: ``[M, K]`` of the probes.
+        kind: ``[M]`` of the probes.
+        trust: ``[M]`` how far each probe counts.
+        mixture: ``[K]`` how the wrong ones divide into kinds, sums to 1.
+    """
+    score, known = ratios @ mixture, probe_ratios @ mixture
+    weight = (
+        trust / np.maximum(np.bincount(kind, trust, minlength=len(CLASSES)), _SMALLEST)[kind] * mixture[kind]
+    )
+    if weight.sum() <= 0:
+        return 0.0
+    weight /= weight.sum()
+    size = 1 / float((weight**2).sum())
+    order = np.argsort(-known, kind="stable")
+    mass = np.cumsum(weight[order])
+    cuts = known[order][np.minimum(np.searchsorted(mass, TAILS), len(order) - 1)]
+    there = np.array([(score >= cut).mean() for cut in cuts])
+    beyond = np.array([weight[known >= cut].sum() for cut in cuts])
+    error = np.sqrt(there * (1 - there) / len(score)) / beyond + there / beyond * np.sqrt(
+        (1 - beyond) / (beyond * size)
+    )
+    return float((there / beyond + error).min())
+
+
+def _discount(ratios: Array, shares: Array) -> Array:
+    """Turn ratios over all triplets into ratios over right ones, given what share is wrong."""
+    wrong = np.minimum(ratios @ shares, 0.99)
+    return (1 - min(float(shares.sum()), 0.99)) / (1 - wrong)
+
+
+def _shares(ratios: Array, shares: Array, steps: int = 100) -> Array:
+    """Find the shares of the kinds that make the evidence most likely, by expectation and maximisation."""
+    for _ in range(steps):
+        shares = _posterior(ratios, shares)[:, 1:].mean(axis=0)
+    return shares
+
+
+def _posterior(ratios: Array, shares: Array) -> Array:
+    """Give the chances of being right and of each kind, ``[N, 1 + K]``."""
+    joint = np.concatenate(
+        [np.full((len(ratios), 1), max(1 - float(shares.sum()), _SMALLEST)), ratios * shares], axis=1
+    )
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))

@@ -1,0 +1,1 @@
+"""The page for review: its style and its script."""
