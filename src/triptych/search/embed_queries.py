@@ -52,7 +52,7 @@ def prepare_query(query: Query, model: Model, stored: Tokens, *, max_pixels: int
     if ids:
         for image_id, found in stored(ids).items():
             kept = ready.tokens if found.ndim == 2 else ready.pixels
-            kept[f"id:{image_id}"] = torch.from_numpy(found)
+            kept[f"id:{image_id}"] = torch.from_numpy(np.array(found))
     for image in query.references:
         if image.picture is None:
             continue

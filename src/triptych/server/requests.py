@@ -117,9 +117,12 @@ def _strings(form: FormData, name: str) -> list[str]:
 
 def _parsed(body: bytes) -> Query:
     try:
-        return Query.model_validate_json(body)
+        query = Query.model_validate_json(body)
     except ValidationError as error:
         raise validation(error) from error
+    if any(image.picture is not None for image in query.references):
+        raise Refused(422, "invalid", "images: JSON cannot give a picture; send it as a file of a form")
+    return query
 
 
 def _of_fields(texts: dict[str, list[str]], pictures: list[PictureBytes]) -> Query:
