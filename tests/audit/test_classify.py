@@ -40,7 +40,7 @@ def made_up(rates: dict[str, float], count: int = 2000, seed: int = 0) -> tuple[
     return data, probes, kind, base, named
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.1, 0.2])
+@pytest.mark.parametrize("rate", [0.02, 0.05, 0.1])
 def test_wrong_triplets_their_corner_and_their_share_are_found(rate: float) -> None:
     data, probes, kind, base, truth = made_up(dict.fromkeys(CORNERS, rate))
     found = classify(data, probes, kind, base, seed=0)
@@ -48,7 +48,7 @@ def test_wrong_triplets_their_corner_and_their_share_are_found(rate: float) -> N
     order = np.argsort(-found.wrong)
     assert wrong[order[: int(wrong.sum() / 2)]].mean() > 0.97
     hits = wrong & (found.wrong > 0.5)
-    assert hits.sum() / wrong.sum() > 0.65
+    assert hits.sum() / wrong.sum() > 0.6
     assert wrong[found.wrong > 0.5].mean() > 0.9
     named = np.array(CORNERS)[found.corners[hits].argmax(axis=1)]
     assert (named == truth[hits]).mean() > 0.9

@@ -12,10 +12,11 @@ import pytest
 from PIL import Image
 
 from triptych.audit.changes import read_decisions
-from triptych.audit.report import suspects_of, write_report
+from triptych.audit.report import QUALITY, SIDE, suspects_of, write_report
 from triptych.audit.summary import summarise
 from triptych.audit.verdicts import SCHEMA, Verdicts
 from triptych.triplets import ImageStore
+from triptych.triplets.thumbnail import thumbnail_data_uri
 
 HOSTILE = "</script><script>document.title='hacked'</script><img src=x onerror=\"document.title='hacked'\">"
 
@@ -76,8 +77,11 @@ def test_the_page_holds_all_it_shows(pictures: ImageStore, tmp_path: Path) -> No
 
 def test_pictures_stop_at_the_limit_and_the_page_says_so(pictures: ImageStore, tmp_path: Path) -> None:
     verdicts = made_up(10, 4)
-    page = write_report(tmp_path / "r.html", verdicts, summarise(verdicts), pictures, pictures_bytes=1000)
-    assert "2 pictures are left out" in page.read_text()
+    one = len(thumbnail_data_uri(pictures.load("p0"), SIDE, quality=QUALITY))
+    page = write_report(tmp_path / "r.html", verdicts, summarise(verdicts), pictures, pictures_bytes=one + 10)
+    text = page.read_text()
+    assert "2 pictures are left out" in text
+    assert text.count("data:image/jpeg;base64,") == 1
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,6 @@ def write_sarif(path: Path, verdicts: Verdicts, result: Gate) -> None:
 
     Source: OASIS, Static Analysis Results Interchange Format 2.1.0.
     """
-    from triptych import __version__
-
     scores = verdicts.array("score")
     flagged = np.flatnonzero(verdicts.array("flagged"))
     worst = flagged[np.argsort(scores[flagged], kind="stable")][:MOST_RESULTS]
@@ -117,7 +116,7 @@ def write_sarif(path: Path, verdicts: Verdicts, result: Gate) -> None:
         )
     driver = {
         "name": "triptych audit",
-        "version": __version__,
+        "version": _version(),
         "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in rules.items()],
     }
     run = {
@@ -133,3 +132,10 @@ def write_sarif(path: Path, verdicts: Verdicts, result: Gate) -> None:
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     write_json(path, {"$schema": schema, "version": "2.1.0", "runs": [run]})
+
+
+def _version() -> str:
+    try:
+        return version("triptych")
+    except PackageNotFoundError:  # run from the source folder without an installation
+        return "unknown"

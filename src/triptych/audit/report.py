@@ -62,7 +62,7 @@ def write_report(
         "unreadable": unreadable,
     }
     with atomic_write(path) as file:
-        file.writelines(_page(data, summary, suspects, left_out))
+        file.writelines(_page(data, summary, suspects, left_out, pictures_bytes))
     return path
 
 
@@ -127,7 +127,11 @@ def _pictures(
 
 
 def _page(
-    data: Mapping[str, Any], summary: Mapping[str, Any], suspects: Sequence[Mapping[str, Any]], left_out: int
+    data: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    suspects: Sequence[Mapping[str, Any]],
+    left_out: int,
+    limit: int,
 ) -> Iterable[str]:
     folder = files("triptych.audit.page")
     style, script = (
@@ -142,14 +146,14 @@ def _page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Audit of {_text(_name(summary))}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
     )
-    yield _head(summary, len(suspects), left_out)
+    yield _head(summary, len(suspects), left_out, limit)
     yield _review(suspects)
     yield f"<noscript>{_table(suspects)}</noscript>\n"
     yield f'<script type="application/json" id="data">{content}</script>\n'
     yield f"<script>{script}</script>\n</body>\n</html>\n"
 
 
-def _head(summary: Mapping[str, Any], suspects: int, left_out: int) -> str:
+def _head(summary: Mapping[str, Any], suspects: int, left_out: int, limit: int) -> str:
     wrong = summary["wrong"]
     rows = "".join(
         _row(name, group)
@@ -159,7 +163,7 @@ def _head(summary: Mapping[str, Any], suspects: int, left_out: int) -> str:
     notes = list(summary["notes"])
     if left_out:
         notes.append(
-            f"{left_out:,} pictures are left out, as the page's pictures may take {PICTURES_BYTES // 2**20} MB; "
+            f"{left_out:,} pictures are left out, as the page's pictures may take {limit / 2**20:.0f} MB; "
             "the worst suspects have theirs"
         )
     listed = "".join(f"<li>{_text(note)}</li>" for note in notes)
