@@ -26,7 +26,7 @@ def forget_peak() -> None:
 
 
 def main(settings: dict[str, Any]) -> None:
-    import transformers.models.blip_2.modeling_blip_2  # noqa: F401
+    import transformers.models.blip_2.modeling_blip_2
     import transformers.models.clip.modeling_clip  # noqa: F401
 
     size = 2

@@ -217,14 +217,15 @@ def _score(line: Mapping[str, Any]) -> float:
 
 
 def _decision(name: str, value: Any, path: Path) -> Decision:
-    choice = value.get("decision") if isinstance(value, dict) else None
+    choice: Any = value.get("decision") if isinstance(value, dict) else None
     if choice not in get_args(Choice):
         known = ", ".join(get_args(Choice))
         raise DataError(f"the decision on {name} is {choice!r}; there are: {known}", file=path, field=name)
     fix = value.get("fix")
     if choice != "fix" or fix is None:
         return Decision(choice)
-    corner, new = (fix.get("field"), fix.get("value")) if isinstance(fix, dict) else (None, None)
+    corner: Any = fix.get("field") if isinstance(fix, dict) else None
+    new: Any = fix.get("value") if isinstance(fix, dict) else None
     texts = isinstance(new, list) and bool(new) and all(isinstance(part, str) for part in new)
     good = (corner == "text" and texts) or (corner in ("reference", "target") and isinstance(new, str))
     if not good:

@@ -99,7 +99,7 @@ def write_cleaned(
         images = _link_pictures(benchmark, out, notes)
     write_log(out / LOG, changes)
     counts = Counter(change.action for change in changes)
-    return Cleaned(path, out / LOG, dict(counts), images, tuple(notes))
+    return Cleaned(path, out / LOG, {action: count for action, count in counts.items()}, images, tuple(notes))
 
 
 def _edits(changes: Sequence[Change], noise: NoiseManifest | None) -> Edits:
@@ -200,7 +200,9 @@ def _write_parquet(source: Path, target: Path, edits: Edits) -> None:
     import pyarrow.parquet as pq
 
     table = pq.read_table(source)
-    kept, weights, columns = [], [], {}
+    kept: list[bool] = []
+    weights: list[float | None] = []
+    columns: Mapping[str, str] = {}
     changed: dict[str, dict[int, Any]] = {}
     for number, row in enumerate(read_raw_rows(source)):
         edit = edits(row.triplet_id) if row.split == TRAIN else _NOTHING

@@ -193,4 +193,5 @@ def pooled_tokens(
     pooled /= np.linalg.norm(pooled, axis=1, keepdims=True) + 1e-12
     number = {name: at for at, name in enumerate(names)}
     both = [pooled[[number[name] for name in table.column(field)]] for field in ("reference", "target")]
-    return (np.concatenate(both, axis=1) / np.sqrt(2)).astype(np.float32)
+    joined: np.ndarray = (np.concatenate(both, axis=1) / np.sqrt(2)).astype(np.float32)
+    return joined

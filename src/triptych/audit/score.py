@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,8 +134,8 @@ def _of_kind(
     ids: list[str],
     score: Array,
     flagged: npt.NDArray[np.bool_],
-    corner: list[str | None],
-    field: list[str | None],
+    corner: Sequence[str | None],
+    field: Sequence[str | None],
     kind: str,
 ) -> dict[str, Any]:
     rows = [row for row, name in enumerate(field) if name in (None, kind)]
@@ -152,7 +152,7 @@ def _of_kind(
 
 
 def _confusion(
-    field: list[str | None], corner: list[str | None], rows: list[Any]
+    field: Sequence[str | None], corner: Sequence[str | None], rows: list[Any]
 ) -> Mapping[str, Mapping[str, int]]:
     return {
         true: {named: sum(field[row] == true and corner[row] == named for row in rows) for named in CORNERS}

@@ -44,9 +44,7 @@ def open_shards(folder: Path) -> list[Shard]:
             mend="A cache of the first version is brought up to date by whatever uses it, such as "
             "`triptych cache build`; another was made by a later version of Triptych.",
         )
-    return [
-        Shard(folder, number, int(meta["width"]), str(meta["dtype"])) for number in shard_numbers(folder)
-    ]
+    return [Shard(folder, number, int(meta["width"]), str(meta["dtype"])) for number in shard_numbers(folder)]
 
 
 def check_store(folder: Path, progress: Callable[[int, int], None] | None = None) -> list[ShardReport]:
@@ -86,7 +84,7 @@ def _check(shard: Shard, seen: set[bytes]) -> ShardReport:
     if twice := len(shard) - len(set(shard.keys) - seen):
         problems.append(f"{twice} entries are listed twice")
     seen.update(shard.keys)
-    return ShardReport(shard.number, len(shard), shard.bytes, problems)
+    return ShardReport(shard.number, len(shard), shard.size, problems)
 
 
 def repair_store(folder: Path, reports: Sequence[ShardReport]) -> list[int]:

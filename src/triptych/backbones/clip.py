@@ -210,7 +210,7 @@ class ClipBackbone(Backbone):
         self.tower = VisionTower(model.vision_model, trained)
         self.blocks = self.tower.rest()
         self.post_layernorm: nn.LayerNorm = model.vision_model.post_layernorm
-        self.text_model: nn.Module = model.text_model
+        self.text_model: Any = model.text_model
         if self.is_siglip:
             self.head: nn.Module = model.vision_model.head
         else:

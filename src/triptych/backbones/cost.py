@@ -154,7 +154,11 @@ class PassCosts:
         with torch.set_grad_enabled(what.gradient):
             frozen = what.name == "encode_images"  # the tower runs in its own precision
             cost = measure(
-                self.backbone, call, precision="no" if frozen else self.precision, device=self.device, peak=frozen
+                self.backbone,
+                call,
+                precision="no" if frozen else self.precision,
+                device=self.device,
+                peak=frozen,
             )
         return Cost(
             cost.hooked_macs / _BATCH,
@@ -199,7 +203,13 @@ class PassCosts:
 
 
 def measure(
-    module: nn.Module, call: Callable[[], Any], *, precision: str = "no", device: str = "cuda", peak: bool = True, kernels: bool = True,
+    module: nn.Module,
+    call: Callable[[], Any],
+    *,
+    precision: str = "no",
+    device: str = "cuda",
+    peak: bool = True,
+    kernels: bool = True,
     ignored: set[int] | None = None,
 ) -> Cost:
     """Run something and say what it cost.
@@ -285,11 +295,11 @@ def _hooked(module: nn.Module) -> Iterator[dict[str, float]]:
             handle.remove()
 
 
-class _Counter(TorchDispatchMode):
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
     """Counts floating-point operations, and on request follows how many bytes of results are held at once."""
 
     def __init__(self, follow: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = self.now = self.peak = 0
         self._follow = follow
         self._known: set[int] = set()
@@ -298,7 +308,7 @@ class _Counter(TorchDispatchMode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func._overloadpacket is _FUSED:
-            self.flops += sdpa_flop_count(*(value.shape for value in args[:3]))
+            self.flops += sdpa_flop_count(*(value.shape for value in args[:3]))  # type: ignore[no-untyped-call]
         elif count := flop_registry.get(func._overloadpacket):
             self.flops += int(count(*args, **kwargs, out_val=result))
         if self._follow:
@@ -363,7 +373,9 @@ class _Kernels(TorchFunctionMode):
         return torch.native_dropout(input, p, True)[0]
 
     @staticmethod
-    def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *_: Any, **__: Any) -> Any:
+    def _attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *_: Any, **__: Any
+    ) -> Any:
         """Keep what a fused kernel keeps: the inputs, the output, and a figure a row."""
         output, _ = _FUSED(query, key, value)
         return output

@@ -182,7 +182,7 @@ class FeatureStore:
         shard = Shard(self.folder, numbers[-1], self.width, self.dtype)
         shard.load()
         shard.cut()
-        return shard, limit - shard.bytes
+        return shard, limit - shard.size
 
     def _new_shard(self, number: int) -> Shard:
         return Shard(self.folder, number, self.width, self.dtype)
@@ -207,9 +207,7 @@ class FeatureStore:
         mend = "Choose another cache folder, or delete this one."
         if found.get("encoder") != self._meta["encoder"]:
             made, asked = found.get("encoder"), self._meta["encoder"]
-            raise DataError(
-                f'this cache was made by "{made}", not by "{asked}"', file=self.folder, mend=mend
-            )
+            raise DataError(f'this cache was made by "{made}", not by "{asked}"', file=self.folder, mend=mend)
         for name in ("format", "width", "dtype"):
             if found.get(name) != self._meta[name] and not (name == "dtype" and self._any_dtype):
                 raise DataError(

@@ -1,8 +1,8 @@
 """Shard: one part of a feature store on disk, appended entry by entry, every entry with its checksum.
 
 ``00007.keys`` lists the entries (32-byte key, rows, checksum), ``00007.f16`` or ``00007.i8`` holds their rows, and int8
-has ``00007.scales`` besides: one float32 a channel and entry, so that what is stored of an entry does not depend on what
-stands beside it.
+has ``00007.scales`` besides: one float32 a channel and entry, so that what is stored of an entry does not depend on
+what stands beside it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Stored:
 
     def checksum(self) -> int:
         """Return 64 bits of the BLAKE2b of what is stored."""
-        digest = hashlib.blake2b(np.ascontiguousarray(self.values), digest_size=8)
+        digest = hashlib.blake2b(self.values.tobytes(), digest_size=8)
         if self.scales is not None:
-            digest.update(np.ascontiguousarray(self.scales))
+            digest.update(self.scales.tobytes())
         return int.from_bytes(digest.digest(), "little")
 
     def restored(self) -> FloatArray:
@@ -123,7 +123,7 @@ class Shard:
         return int(self.starts[-1] + self.lengths[-1]) if self.keys else 0
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """What the entries take on disk."""
         scales = 4 * self.width * len(self) if self.dtype == "int8" else 0
         return self.rows * self.row_bytes + scales + len(self) * RECORD.itemsize
@@ -247,7 +247,9 @@ def import_format_1(folder: Path, width: int) -> None:
     ends = np.cumsum(records["rows"], dtype=np.int64)
     records = records[: int(np.searchsorted(ends, whole, side="right"))]
     shape = (whole, width)
-    rows = np.memmap(values, dtype=np.float16, mode="r", shape=shape) if whole else np.empty(shape, np.float16)
+    rows = (
+        np.memmap(values, dtype=np.float16, mode="r", shape=shape) if whole else np.empty(shape, np.float16)
+    )
     ends = ends[: len(records)]
     new = np.zeros(len(records), dtype=RECORD)
     new["key"], new["rows"] = records["key"], records["rows"]

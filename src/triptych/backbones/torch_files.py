@@ -81,7 +81,8 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise DataError("there is no such file", file=path)
     try:
-        return load_file(path)
+        tensors: dict[str, Tensor] = load_file(path)
+        return tensors
     except (SafetensorError, OSError) as error:
         raise _damaged(path, error) from error
 

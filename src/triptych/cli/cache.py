@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +18,10 @@ from triptych.cli.progress import stages, warn
 from triptych.cli.settings import merge
 from triptych.errors import UsageError
 from triptych.files import readable_size
-from triptych.triplets import Benchmark, read_benchmark
+from triptych.triplets import read_benchmark
 
 if TYPE_CHECKING:
-    from triptych.backbones.base import Backbone
-    from triptych.backbones.token_cache import TokenCache
+    pass
 
 app = typer.Typer(
     help="Build, describe and verify the cache of image tokens.",
@@ -36,9 +36,7 @@ CacheFolder = Annotated[
         "--cache", metavar="FOLDER", help="The cache's folder.", show_default="below the user's cache folder"
     ),
 ]
-BackboneName = Annotated[
-    str | None, typer.Option("--backbone", help="Whose tokens.", show_default="lite")
-]
+BackboneName = Annotated[str | None, typer.Option("--backbone", help="Whose tokens.", show_default="lite")]
 Assignments = Annotated[
     list[str] | None,
     typer.Option(
@@ -66,7 +64,9 @@ def build(
     ] = 0,
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False),
+        typer.Option(
+            metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
+        ),
     ] = None,
     assignments: Assignments = None,
     images: Annotated[
@@ -138,9 +138,7 @@ def verify(
     results: list[dict[str, Any]] = []
     for folder in _folders(backbone, assignments, cache):
         with stages(quiet=as_json) as bars:
-            reports = check_store(
-                folder, lambda done, total, name=folder.name: bars(f"shards of {name}", done, total)
-            )
+            reports = check_store(folder, partial(bars, f"shards of {folder.name}"))
         bad = {f"{report.number:05d}": report.problems for report in reports if report.problems}
         dropped = repair_store(folder, reports) if repair else []
         results.append(
@@ -197,7 +195,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         "folder": str(folder),
         "images": entries - derived,
         "banks": banks,
-        "bytes": sum(shard.bytes for shard in shards),
+        "bytes": sum(shard.size for shard in shards),
         "backbone": about.get("backbone"),
         "encoder": meta["encoder"],
         "preprocessing": about.get("preprocessing"),

@@ -179,7 +179,7 @@ class _Gather(torch.autograd.Function):
         return processes.exchange(own, rows)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return gradient[ctx.share], None, None
 
 
@@ -190,7 +190,7 @@ class _Cut(torch.autograd.Function):
         return whole[processes.share(len(whole))].clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return ctx.processes.exchange(gradient, ctx.rows), None
 
 
@@ -201,7 +201,7 @@ class _Common(torch.autograd.Function):
         return tensor.view_as(tensor)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         total = gradient.contiguous().clone()
         ctx.processes.sum([total])
         return total, None

@@ -129,7 +129,7 @@ class SplitBackbone(Backbone):
         """Embed words, all texts in every process: padding is as the backbone has it."""
         words, mask = self.whole.word_embeddings(texts)
         if words.requires_grad:
-            words.register_hook(lambda gradient: gradient / self.processes.count)
+            words.register_hook(lambda gradient: gradient / self.processes.count)  # type: ignore[no-untyped-call]
         return words, mask
 
     def text_pass(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
