@@ -118,7 +118,8 @@ class _Scaling:
 
     def __call__(self, figures: Array) -> Array:
         filled = np.where(np.isfinite(figures), figures, self.middle)
-        return np.clip((filled - self.middle) / self.spread, -4, 4)
+        scaled: Array = np.clip((filled - self.middle) / self.spread, -4, 4)
+        return scaled
 
 
 def _ratios(
