@@ -210,7 +210,9 @@ def test_latex_is_escaped_and_balanced(make_result) -> None:
     text = formats.to_latex(comparison_tables(comparison, by_category=True), comparison_notes(comparison))
     assert "a\\_b" in text
     assert "mix 50 \\%" in text
-    for columns, body in re.findall(r"begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL):
+    for columns, body in re.findall(
+        r"begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, flags=re.DOTALL
+    ):
         lines = [line for line in body.splitlines() if line.endswith("\\\\")]
         assert {line.count(" & ") + 1 for line in lines} == {len(columns)}
         assert len(lines) >= 2
