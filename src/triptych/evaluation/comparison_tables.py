@@ -38,7 +38,7 @@ def comparison_tables(
         tables += [_category(comparison, name, comparison.protocol.headline, quote) for name in categories]
     if comparison.differences:
         tables += [_differences(comparison, reference) for reference in comparison.protocol.conventions]
-    tables.append(_honesty(comparison))
+    tables += _honesty(comparison)
     return tuple(tables)
 
 
@@ -227,10 +227,10 @@ def _category(comparison: Comparison, category: str, reference: Reference, quote
 def _differences(comparison: Comparison, reference: Reference) -> Table:
     own = [each for each in comparison.differences if each.reference == reference]
     metrics = list(dict.fromkeys(each.metric for each in own))
-    groups = list(dict.fromkeys((each.group.name, each.baseline.name) for each in own))
+    groups = list(dict.fromkeys(each.group.name for each in own))
     by_place = {(each.group.name, each.metric): each for each in own}
     lines = []
-    for name, base in groups:
+    for name in groups:
         cells = []
         for metric in metrics:
             each = by_place.get((name, metric))
@@ -239,12 +239,12 @@ def _differences(comparison: Comparison, reference: Reference) -> Table:
                 if each
                 else NOTHING
             )
-        lines.append(((name, base), tuple(cells), False))
-    title = f"Difference to the baseline in points, reference {reference}; * = the interval leaves out 0"
-    return _table(title, ("method", "baseline", *metrics), lines)
+        lines.append(((name,), tuple(cells), False))
+    title = f"Points above {comparison.baseline}, reference {reference}; * = interval leaves out 0"
+    return _table(title, ("method", *metrics), lines)
 
 
-def _honesty(comparison: Comparison) -> Table:
+def _honesty(comparison: Comparison) -> list[Table]:
     """Show what each figure alone would hide."""
     metric = comparison.protocol.selection[0]
     precision = next(
@@ -256,33 +256,28 @@ def _honesty(comparison: Comparison) -> Table:
         None,
     )
     headline = comparison.protocol.headline
-    lines = []
-    for group in comparison.groups:
-        cells = [
-            _spread(group.figures(metric, reference="kept")),
-            _spread(group.figures(metric, reference="removed")),
-        ]
-        cells += [_spread(group.figures(metric, half, headline)) for half in HALVES]
-        if precision is not None and precision != metric:
-            cells.append(_spread(group.figures(precision, reference=headline)))
-        cells += [_wording(group, metric, headline), _effective(group)]
-        lines.append(((group.method, group.noise, _seeds(group)), tuple(cells), False))
-    several = () if precision is None or precision == metric else (f"{precision}, several answers",)
-    return _table(
-        f"What {metric} alone does not show (halves, answers and wording: reference {headline})",
-        (
-            "method",
-            "noise",
-            "seeds",
-            "kept",
-            "removed",
-            *HALVES,
-            *several,
-            "over wordings",
-            "effective noise",
+    heads = [(group.method, group.noise, _seeds(group)) for group in comparison.groups]
+    halves, rest = [], []
+    for head, group in zip(heads, comparison.groups, strict=True):
+        both = [_spread(group.figures(metric, reference=each)) for each in ("kept", "removed")]
+        alone = [_spread(group.figures(metric, half, headline)) for half in HALVES]
+        halves.append((head, (*both, *alone), False))
+        several = [] if precision is None else [_spread(group.figures(precision, reference=headline))]
+        rest.append((head, (*several, _wording(group, metric, headline), _effective(group)), False))
+    several_head = () if precision is None else (f"{precision}*",)
+    return [
+        _table(
+            f"{metric}: reference kept, removed; and image, text alone (reference {headline})",
+            ("method", "noise", "seeds", "kept", "removed", *HALVES),
+            halves,
         ),
-        lines,
-    )
+        _table(
+            ("* over several right answers; " if precision else "")
+            + f"{metric} over wordings (reference {headline}); noise that was there",
+            ("method", "noise", "seeds", *several_head, "over wordings", "effective noise"),
+            rest,
+        ),
+    ]
 
 
 def _wording(group: Group, metric: str, reference: Reference) -> str:
