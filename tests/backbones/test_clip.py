@@ -17,7 +17,27 @@ from triptych.methods import registry as methods
 from triptych.methods.base import TripletBatch
 
 TEXTS = ["a red dress", "blue", "the same but with a much longer text so that the others are padded"]
-WORDS = ["<pad>", "<start>", "a", "red", "dress", "blue", "the", "same", "but", "with", "much", "longer", "text", "so", "that", "others", "are", "padded", "<end>"]
+WORDS = [
+    "<pad>",
+    "<start>",
+    "a",
+    "red",
+    "dress",
+    "blue",
+    "the",
+    "same",
+    "but",
+    "with",
+    "much",
+    "longer",
+    "text",
+    "so",
+    "that",
+    "others",
+    "are",
+    "padded",
+    "<end>",
+]
 
 
 def write_tokenizer(folder: Path, length: int) -> None:

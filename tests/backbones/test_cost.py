@@ -114,8 +114,22 @@ def test_building_blocks_of_the_specification(full: PassCosts, what: Pass, expec
 
 
 def test_a_smaller_model_by_settings() -> None:
-    sizes = {"image_size": 28, "image_width": 16, "vision_layers": 2, "vision_heads": 2, "vision_intermediate": 32}
-    qformer = {"queries": 4, "hidden": 24, "layers": 2, "heads": 2, "intermediate": 48, "vocabulary": 99, "dim": 8}
+    sizes = {
+        "image_size": 28,
+        "image_width": 16,
+        "vision_layers": 2,
+        "vision_heads": 2,
+        "vision_intermediate": 32,
+    }
+    qformer = {
+        "queries": 4,
+        "hidden": 24,
+        "layers": 2,
+        "heads": 2,
+        "intermediate": 48,
+        "vocabulary": 99,
+        "dim": 8,
+    }
     backbone: Any = planned_backbone({"name": "blip2", "sizes": {**sizes, **qformer}})
     assert backbone.shape.image_tokens == 5
     cost = PassCosts(backbone)(ENCODE)

@@ -168,7 +168,11 @@ def test_by_default_the_tokens_that_are_there_are_read(
 
 
 def test_too_little_disk_is_said_before_anything_is_written(
-    small: Any, counting: Any, photos: Callable[..., ImageStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Any,
+    counting: Any,
+    photos: Callable[..., ImageStore],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Three images of one token of 16 halves with 44 bytes of key: 228 bytes."""
     images = photos(3)
@@ -183,9 +187,7 @@ def test_too_little_disk_is_said_before_anything_is_written(
     assert counting.encoded == 3
 
 
-def test_two_processes_split_the_work(
-    small: Any, photos: Callable[..., ImageStore], tmp_path: Path
-) -> None:
+def test_two_processes_split_the_work(small: Any, photos: Callable[..., ImageStore], tmp_path: Path) -> None:
     """Each encodes some, none twice; both find all."""
     images = photos(64)
     processes = [
@@ -213,9 +215,7 @@ def test_two_processes_split_the_work(
     assert min(encoded) > 0
 
 
-def test_a_killed_process_gives_up_what_it_claimed(
-    photos: Callable[..., ImageStore], tmp_path: Path
-) -> None:
+def test_a_killed_process_gives_up_what_it_claimed(photos: Callable[..., ImageStore], tmp_path: Path) -> None:
     """The first hangs in its first chunk and is killed while the second waits for it."""
     images = photos(8)
     words = [sys.executable, "-c", BUILDER, str(tmp_path / "cache"), str(images.path)]

@@ -15,8 +15,22 @@ from triptych.errors import UsageError
 from triptych.training.plan import Options, Planner, epoch_seconds, measured_flops
 from triptych.training.trace import trace
 
-SIZES = {"image_size": 28, "image_width": 16, "vision_layers": 2, "vision_heads": 2, "vision_intermediate": 32}
-QFORMER = {"queries": 4, "hidden": 24, "layers": 2, "heads": 2, "intermediate": 48, "vocabulary": 99, "dim": 8}
+SIZES = {
+    "image_size": 28,
+    "image_width": 16,
+    "vision_layers": 2,
+    "vision_heads": 2,
+    "vision_intermediate": 32,
+}
+QFORMER = {
+    "queries": 4,
+    "hidden": 24,
+    "layers": 2,
+    "heads": 2,
+    "intermediate": 48,
+    "vocabulary": 99,
+    "dim": 8,
+}
 TINY: dict[str, Any] = {"name": "blip2", "weights": None, "sizes": {**SIZES, **QFORMER}}
 
 
@@ -55,7 +69,9 @@ def test_printed_sums(full: Planner, method: str, switches: dict[str, Any], prin
     """The passes that a step of the method itself calls add up to what the papers print, to 0.1 %."""
     step = trace(method, switches, full.backbone.shape)[0]
     costs = full._pass_costs(full.options)
-    passes = {what: n for what, n in step.live().passes.items() if what.gradient or what.name == "encode_images"}
+    passes = {
+        what: n for what, n in step.live().passes.items() if what.gradient or what.name == "encode_images"
+    }
     total = sum(items * costs(what).hooked_macs for what, items in passes.items()) + step.hooked_macs
     assert total / 1e9 == pytest.approx(printed, rel=1e-3)
 
@@ -148,7 +164,9 @@ def test_a_real_step_at_full_size(full: Planner) -> None:
     if _available() < 12e9:
         pytest.skip("less than 12 GB of memory are free")
     script = Path(__file__).with_name("full_size_step.py")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=os.environ, check=True)
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, env=os.environ, check=True
+    )
     measured = json.loads(done.stdout.splitlines()[-1])
     predicted = full.memory(Options(batch_size=2, device="cpu")).total
     peak = max(measured["peaks"])

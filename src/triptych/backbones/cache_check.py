@@ -44,9 +44,7 @@ def open_shards(folder: Path) -> list[Shard]:
             mend="A cache of the first version is brought up to date by whatever uses it, such as "
             "`triptych cache build`; another was made by a later version of Triptych.",
         )
-    return [
-        Shard(folder, number, int(meta["width"]), str(meta["dtype"])) for number in shard_numbers(folder)
-    ]
+    return [Shard(folder, number, int(meta["width"]), str(meta["dtype"])) for number in shard_numbers(folder)]
 
 
 def check_store(folder: Path, progress: Callable[[int, int], None] | None = None) -> list[ShardReport]:

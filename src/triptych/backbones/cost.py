@@ -154,7 +154,11 @@ class PassCosts:
         with torch.set_grad_enabled(what.gradient):
             frozen = what.name == "encode_images"  # the tower runs in its own precision
             cost = measure(
-                self.backbone, call, precision="no" if frozen else self.precision, device=self.device, peak=frozen
+                self.backbone,
+                call,
+                precision="no" if frozen else self.precision,
+                device=self.device,
+                peak=frozen,
             )
         return Cost(
             cost.hooked_macs / _BATCH,
@@ -199,7 +203,13 @@ class PassCosts:
 
 
 def measure(
-    module: nn.Module, call: Callable[[], Any], *, precision: str = "no", device: str = "cuda", peak: bool = True, kernels: bool = True,
+    module: nn.Module,
+    call: Callable[[], Any],
+    *,
+    precision: str = "no",
+    device: str = "cuda",
+    peak: bool = True,
+    kernels: bool = True,
     ignored: set[int] | None = None,
 ) -> Cost:
     """Run something and say what it cost.
@@ -363,7 +373,9 @@ class _Kernels(TorchFunctionMode):
         return torch.native_dropout(input, p, True)[0]
 
     @staticmethod
-    def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *_: Any, **__: Any) -> Any:
+    def _attention(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, *_: Any, **__: Any
+    ) -> Any:
         """Keep what a fused kernel keeps: the inputs, the output, and a figure a row."""
         output, _ = _FUSED(query, key, value)
         return output

@@ -207,9 +207,7 @@ class FeatureStore:
         mend = "Choose another cache folder, or delete this one."
         if found.get("encoder") != self._meta["encoder"]:
             made, asked = found.get("encoder"), self._meta["encoder"]
-            raise DataError(
-                f'this cache was made by "{made}", not by "{asked}"', file=self.folder, mend=mend
-            )
+            raise DataError(f'this cache was made by "{made}", not by "{asked}"', file=self.folder, mend=mend)
         for name in ("format", "width", "dtype"):
             if found.get(name) != self._meta[name] and not (name == "dtype" and self._any_dtype):
                 raise DataError(

@@ -247,7 +247,9 @@ def import_format_1(folder: Path, width: int) -> None:
     ends = np.cumsum(records["rows"], dtype=np.int64)
     records = records[: int(np.searchsorted(ends, whole, side="right"))]
     shape = (whole, width)
-    rows = np.memmap(values, dtype=np.float16, mode="r", shape=shape) if whole else np.empty(shape, np.float16)
+    rows = (
+        np.memmap(values, dtype=np.float16, mode="r", shape=shape) if whole else np.empty(shape, np.float16)
+    )
     ends = ends[: len(records)]
     new = np.zeros(len(records), dtype=RECORD)
     new["key"], new["rows"] = records["key"], records["rows"]

@@ -172,7 +172,9 @@ class TokenCache:
                 chunks = claims.chunks(left, _CHUNK, store.__contains__, store.refresh)
                 for chunk, keys, arrays in pixels(chunks):
                     if keys:
-                        encoded = backbone.encode_images(torch.from_numpy(np.stack(arrays)).to(backbone.device))
+                        encoded = backbone.encode_images(
+                            torch.from_numpy(np.stack(arrays)).to(backbone.device)
+                        )
                         with store.appending() as append:
                             append(keys, list(encoded.float().cpu().numpy()))
                     claims.release(chunk)
@@ -203,9 +205,7 @@ def _preprocessing(backbone: Backbone) -> str:
     return "target_pad"
 
 
-def find_keys(
-    images: ImageStore, image_ids: Sequence[str]
-) -> tuple[dict[str, bytes], list[ImageError]]:
+def find_keys(images: ImageStore, image_ids: Sequence[str]) -> tuple[dict[str, bytes], list[ImageError]]:
     """Return each image's key, the SHA-256 of its bytes, and the errors of those that cannot be read."""
     keys: dict[str, bytes] = {}
     failed: list[ImageError] = []

@@ -36,9 +36,7 @@ CacheFolder = Annotated[
         "--cache", metavar="FOLDER", help="The cache's folder.", show_default="below the user's cache folder"
     ),
 ]
-BackboneName = Annotated[
-    str | None, typer.Option("--backbone", help="Whose tokens.", show_default="lite")
-]
+BackboneName = Annotated[str | None, typer.Option("--backbone", help="Whose tokens.", show_default="lite")]
 Assignments = Annotated[
     list[str] | None,
     typer.Option(
@@ -66,7 +64,9 @@ def build(
     ] = 0,
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False),
+        typer.Option(
+            metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
+        ),
     ] = None,
     assignments: Assignments = None,
     images: Annotated[

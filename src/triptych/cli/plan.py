@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
 
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 _FASHIONIQ = {"triplets": 18_000, "images": 62_145}
 """Train triplets, and the images of the train and val split files (specification 1.1)."""
 
@@ -33,15 +43,15 @@ _FASHIONIQ = {"triplets": 18_000, "images": 62_145}
 def plan(
     backbone: Annotated[str | None, typer.Option(help="The backbone.", show_default="lite")] = None,
     method: Annotated[str | None, typer.Option(help="The method.", show_default="intent")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=2, help="Triplets a step.", show_default="128")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=2, help="Triplets a step.", show_default="128")
+    ] = None,
     micro_batch: Annotated[
         int | None,
         typer.Option(min=1, help="Triplets at once, with cached contrastive gradients.", show_default="all"),
     ] = None,
     precision: Annotated[str | None, typer.Option(help="no, bf16 or fp16.", show_default="no")] = None,
-    checkpointing: Annotated[
-        bool, typer.Option("--gradient-checkpointing", help="Of the Q-Former.")
-    ] = False,
+    checkpointing: Annotated[bool, typer.Option("--gradient-checkpointing", help="Of the Q-Former.")] = False,
     live: Annotated[
         bool, typer.Option("--live", help="Encode every picture in every step, without the token cache.")
     ] = False,
@@ -52,7 +62,9 @@ def plan(
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="What there is, such as 24GB: says what to change.", show_default=False),
+        typer.Option(
+            metavar="SIZE", help="What there is, such as 24GB: says what to change.", show_default=False
+        ),
     ] = None,
     flops: Annotated[
         float | None,
@@ -61,13 +73,19 @@ def plan(
     device: Annotated[str, typer.Option(help="cuda or cpu: what the training would run on.")] = "cuda",
     recipe: Annotated[
         str | None,
-        typer.Option(metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False),
+        typer.Option(
+            metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
+        ),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.", show_default=False),
+        typer.Option(
+            "--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.", show_default=False
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
+    ] = False,
 ) -> None:
     """Predict memory, disk and time of a training, without weights: from the sizes in the settings alone.
 
@@ -147,7 +165,7 @@ def _bytes(text: str) -> float:
         unit = found[2].replace("K", "k") if found[2] != "Ki" else "Ki"
         return float(found[1]) * _UNITS[{"ki": "Ki"}.get(unit, unit)]
     except (ValueError, KeyError):
-        raise UsageError(f'--memory {text}: write a size such as 24GB or 16GiB') from None
+        raise UsageError(f"--memory {text}: write a size such as 24GB or 16GiB") from None
 
 
 def _rows(found: Plan, facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -163,9 +181,15 @@ def _rows(found: Plan, facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield ("memory of a step" if name == "total" else f"  {name}"), readable_size(size)
     yield "", ""
     for kind, size in facts["cache_bytes"].items():
-        yield f"token cache, {kind}", f"{readable_size(size)} ({readable_size(found.token_bytes[kind])} an image)"
+        yield (
+            f"token cache, {kind}",
+            f"{readable_size(size)} ({readable_size(found.token_bytes[kind])} an image)",
+        )
     how = "measured here" if facts["measured"] else "given"
-    yield "an epoch, at least", f"{_time(facts['epoch_seconds'])} at {facts['flops_a_second']:.2g} FLOP/s ({how})"
+    yield (
+        "an epoch, at least",
+        f"{_time(facts['epoch_seconds'])} at {facts['flops_a_second']:.2g} FLOP/s ({how})",
+    )
 
 
 def _print(found: Plan, facts: dict[str, Any], limit: float | None) -> None:
@@ -183,7 +207,9 @@ def _print(found: Plan, facts: dict[str, Any], limit: float | None) -> None:
     if facts["fits"]:
         console.print(f"[green]fits[/] into {readable_size(limit)}")
         return
-    console.print(f"[red]does not fit[/] into {readable_size(limit)}; change, one after another:", soft_wrap=True)
+    console.print(
+        f"[red]does not fit[/] into {readable_size(limit)}; change, one after another:", soft_wrap=True
+    )
     for what, left in found.advice:
         verdict = "fits" if left <= limit else "not yet"
         console.print(f"  {escape(what)}: {readable_size(left)}, {verdict}", soft_wrap=True)

@@ -98,7 +98,9 @@ def build_bank(
 
 def read_banks(folder: Path) -> list[dict[str, Any]]:
     """List the banks of a cache's folder: ``recipe``, ``references``, ``variants`` and ``entries`` each."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / _BANKS).glob("*.json"))]
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / _BANKS).glob("*.json"))
+    ]
     return [{**bank, "entries": bank["references"] * bank["variants"]} for bank in found]
 
 
@@ -142,7 +144,9 @@ def build_cache(
     intervention = _intervention(method or {}, bank, backbone) if bank else None
     keys, _ = find_keys(data.images, sorted(names))
     missing = len({key for key in keys.values() if key not in cache})
-    cache.require_space(missing + (0 if intervention is None else _missing(intervention, references, keys, cache)))
+    cache.require_space(
+        missing + (0 if intervention is None else _missing(intervention, references, keys, cache))
+    )
     keys = cache.add_images(data.images, sorted(names), backbone, lambda d, t: stages("image tokens", d, t))
     if intervention is not None:
         build_bank(
@@ -172,7 +176,9 @@ def _missing(
     known = [name for name in references if name in keys]
     pool_hash = _pool_hash(known, keys)
     recipe, variants = intervention.counterfactual_recipe, intervention.counterfactual_bank
-    wanted = {_key(keys[name], recipe, 0, pool_hash, variant) for name in known for variant in range(variants)}
+    wanted = {
+        _key(keys[name], recipe, 0, pool_hash, variant) for name in known for variant in range(variants)
+    }
     return sum(key not in cache for key in wanted)
 
 

@@ -191,7 +191,11 @@ class Planner:
         for step in self.steps:
             costs, total = self._pass_costs(options), 0.0
             for what, items in self._passes(step, options).items():
-                repeats = (3 + options.checkpointing + (options.at_once < options.batch_size)) if what.gradient else 1
+                repeats = (
+                    (3 + options.checkpointing + (options.at_once < options.batch_size))
+                    if what.gradient
+                    else 1
+                )
                 total += items * costs(what).macs * repeats
             found = max(found, 2 * options.batch_size * (total + 3 * step.macs))
         return found
@@ -202,7 +206,11 @@ class Planner:
         half = options.precision != "no"
         passes = self._passes(step, options)
         kept = sum(items * self._kept(costs(what), what, options) for what, items in passes.items())
-        layer = max((self._layer(costs(what), what) for what in passes), default=0.0) if options.checkpointing else 0.0
+        layer = (
+            max((self._layer(costs(what), what) for what in passes), default=0.0)
+            if options.checkpointing
+            else 0.0
+        )
         encoded = passes.get(ENCODE, 0.0) * options.batch_size
         tower = costs(ENCODE).peak_bytes * min(encoded, _TOWER_CHUNK[options.device]) if encoded else 0.0
         image = shape.image_tokens * shape.image_width * _FLOAT
@@ -213,7 +221,9 @@ class Planner:
         if "pixels" in step.needs or not options.cached:
             tokens += options.batch_size * 2 * pixels * ahead
         activations = at_once * (kept + step.saved_bytes + layer) + (2 * trained if half else 0)
-        updating = _FLOAT * trained if options.device == "cuda" else 0  # AdamW's temporary of all weights at once
+        updating = (
+            _FLOAT * trained if options.device == "cuda" else 0
+        )  # AdamW's temporary of all weights at once
         return Memory(
             parameters=parameter_bytes(self.backbone) + step.parameter_bytes,
             gradients=_FLOAT * trained,
@@ -229,7 +239,11 @@ class Planner:
         if not options.checkpointing:
             return cost.saved_bytes
         shape = self.backbone.shape
-        seen = shape.image_tokens * shape.image_width * _FLOAT if what.name in ("compose", "image_pass", "targets") else 0
+        seen = (
+            shape.image_tokens * shape.image_width * _FLOAT
+            if what.name in ("compose", "image_pass", "targets")
+            else 0
+        )
         return min(cost.saved_bytes, self._layers() * self._positions(what) * shape.hidden * _FLOAT + seen)
 
     def _layer(self, cost: Cost, what: Pass) -> float:
@@ -241,7 +255,14 @@ class Planner:
         return len(qformer.encoder.layer) if isinstance(qformer, nn.Module) else 1
 
     def _positions(self, what: Pass) -> int:
-        reads_text = what.name not in ("vision", "look", "look_attentively", "image_pass", "as_targets", "targets")
+        reads_text = what.name not in (
+            "vision",
+            "look",
+            "look_attentively",
+            "image_pass",
+            "as_targets",
+            "targets",
+        )
         return (what.tokens or self.backbone.shape.queries) + (self.length if reads_text else 0)
 
     def _passes(self, step: Step, options: Options) -> Mapping[Pass, float]:
@@ -274,10 +295,14 @@ class Planner:
                 found.append((what, left))
             return left <= limit
 
-        if not options.cached and change("take image tokens from the cache (`triptych cache build`)", cached=True):
+        if not options.cached and change(
+            "take image tokens from the cache (`triptych cache build`)", cached=True
+        ):
             return tuple(found)
-        if options.precision == "no" and options.device == "cuda" and change(
-            "train in bf16 (--set training.precision=bf16)", precision="bf16"
+        if (
+            options.precision == "no"
+            and options.device == "cuda"
+            and change("train in bf16 (--set training.precision=bf16)", precision="bf16")
         ):
             return tuple(found)
         if not options.checkpointing and change(

@@ -55,7 +55,12 @@ class Step:
 
 
 def trace(
-    name: str, switches: Mapping[str, Any], shape: BackboneShape, *, batch_size: int = 128, text_length: int = 32
+    name: str,
+    switches: Mapping[str, Any],
+    shape: BackboneShape,
+    *,
+    batch_size: int = 128,
+    text_length: int = 32,
 ) -> list[Step]:
     """Run steps of a method on made-up features: two of its first epoch, and two of a late one.
 
@@ -257,7 +262,9 @@ class Recorder(Backbone):
     def refine(self, query_tokens: Tensor, texts: Sequence[str] | Tensor) -> Composed:
         """Count a pass without an image."""
         self._note("refine", len(query_tokens))
-        return self._composed(len(query_tokens), texts.shape[1] if isinstance(texts, Tensor) else self.text_length)
+        return self._composed(
+            len(query_tokens), texts.shape[1] if isinstance(texts, Tensor) else self.text_length
+        )
 
     def prompt(self, prompt_tokens: Tensor, texts: Sequence[str]) -> Tensor:
         """Count a prompt pass."""

@@ -140,9 +140,7 @@ class _Parts:
         self.method = build_method(config.method, self.backbone, seed=seed)
         if config.init and not started:  # else its weights are in the checkpoint
             initialise(self.backbone, Path(config.init))
-        self.cache = TokenCache(
-            self.backbone, Path(cache) if cache else None, config.training.cache_dtype
-        )
+        self.cache = TokenCache(self.backbone, Path(cache) if cache else None, config.training.cache_dtype)
 
     def prepare(self, stages: Stages | None) -> None:
         """Build caches, loader and evaluator: every picture that will be needed is read."""
