@@ -93,7 +93,7 @@ def train(
     if drop_noisy and noise is None:
         raise UsageError("--drop-noisy needs a manifest: which triplets to leave out?")
     Run.refuse_used(Path(folder))
-    parts = _Parts(config, benchmark, noise, cache)
+    parts = _Parts(config, benchmark, noise, cache, stages)
     parts.prepare(stages)
     run = Run.create(Path(folder), config, noise)
     parts.trainer(run, watcher).train()
@@ -116,7 +116,7 @@ def resume(
     run.sweep()
     benchmark = read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
-    parts = _Parts(config, benchmark, noise, cache, started=run.checkpoint.is_file())
+    parts = _Parts(config, benchmark, noise, cache, stages, started=run.checkpoint.is_file())
     parts.prepare(stages)
     parts.trainer(run, watcher).train()
     return run
@@ -141,6 +141,7 @@ class _Parts:
         benchmark: Benchmark,
         noise: NoiseManifest | None,
         cache: str | Path | None,
+        stages: Stages | None,
         *,
         started: bool = False,
     ) -> None:
@@ -153,7 +154,10 @@ class _Parts:
             if noise is not None
         }
         seed = config.training.seed
-        self.backbone = create_backbone(config.backbone, seed=seed)
+        report = stages or (lambda what, done, total: None)
+        self.backbone = create_backbone(
+            config.backbone, seed=seed, progress=lambda d, t: report("weights, MB", d, t)
+        )
         self.method = build_method(config.method, self.backbone, seed=seed)
         if config.init and not started:  # else its weights are in the checkpoint
             initialise(self.backbone, Path(config.init))
