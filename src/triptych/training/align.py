@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from triptych.backbones.base import Backbone
-from triptych.backbones.registry import create_backbone
+from triptych.backbones.registry import create_backbone, settled
 from triptych.backbones.token_cache import TokenCache
 from triptych.errors import DataError, UsageError, explain_validation
 from triptych.objectives import info_nce, similarity, symmetric
@@ -132,8 +132,8 @@ def align(
     if config.batch_size > len(pairs):
         raise UsageError(f"a batch of {config.batch_size} is larger than the data ({len(pairs)} pairs)")
     report = stages or (lambda what, done, total: None)
-    chosen = {"name": backbone} if isinstance(backbone, str) else dict(backbone)
-    model = create_backbone(chosen, seed=config.seed)
+    chosen = settled({"name": backbone} if isinstance(backbone, str) else dict(backbone))
+    model = create_backbone(chosen, seed=config.seed, progress=lambda d, t: report("weights, MB", d, t))
     tokens = TokenCache(model, Path(cache) if cache else None)
     keys = tokens.add_images(
         images, sorted({image for image, _ in pairs}), model, lambda d, t: report("image tokens", d, t)

@@ -116,7 +116,7 @@ def convert(
     state = to_transformers(raw)
     report("reading", 1, 1)
     name = _method_of(state, keys, method)
-    backbone_settings, backbone = _backbone(state, checkpoint, tower, heads, vision_heads)
+    backbone_settings, backbone = _backbone(state, checkpoint, tower, heads, vision_heads, report)
     expected = {stored_name(key, len(backbone.tower.layers)): key for key in backbone.state_dict()}
     if tower is not None:
         expected = {theirs: ours for theirs, ours in expected.items() if not ours.startswith("tower.")}
@@ -179,12 +179,17 @@ def _method_of(state: Mapping[str, Tensor], keys: tuple[str, ...], said: str | N
 
 
 def _backbone(
-    state: Mapping[str, Tensor], file: Path, tower: str | None, heads: int | None, vision_heads: int | None
+    state: Mapping[str, Tensor],
+    file: Path,
+    tower: str | None,
+    heads: int | None,
+    vision_heads: int | None,
+    report: Stages,
 ) -> tuple[dict[str, Any], Blip2Backbone]:
     """Return the settings of the model folder's backbone, and the backbone without its weights."""
     if tower is not None:
         settings = settled({"name": "blip2", "weights": tower})
-        backbone = create_backbone(settings)
+        backbone = create_backbone(settings, progress=lambda done, total: report("tower, MB", done, total))
         assert isinstance(backbone, Blip2Backbone)
         return settings, backbone
     if not has_tower(state) and "query_tokens" in state:

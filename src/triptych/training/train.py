@@ -96,7 +96,7 @@ def train(
     if drop_noisy and noise is None:
         raise UsageError("--drop-noisy needs a manifest: which triplets to leave out?")
     Run.refuse_used(Path(folder))
-    parts = _Parts(config, benchmark, noise, cache)
+    parts = _Parts(config, benchmark, noise, cache, stages)
     with parts.processes.main_first():
         parts.prepare(stages)
     run = Run(Path(folder))
@@ -130,7 +130,7 @@ def resume(
     run, config = Run.open(Path(folder))
     benchmark = data or read_benchmark(config.data, images=Path(config.images) if config.images else None)
     noise = NoiseManifest.read(run.noise, benchmark.train) if config.noise else None
-    parts = _Parts(config, benchmark, noise, cache, started=run.checkpoint.is_file())
+    parts = _Parts(config, benchmark, noise, cache, stages, started=run.checkpoint.is_file())
     with parts.processes.main_first():
         if parts.processes.main:
             run.sweep()
@@ -158,6 +158,7 @@ class _Parts:
         benchmark: Benchmark,
         noise: NoiseManifest | None,
         cache: str | Path | None,
+        stages: Stages | None,
         *,
         started: bool = False,
     ) -> None:
@@ -172,7 +173,10 @@ class _Parts:
             if noise is not None
         }
         seed = config.training.seed
-        self.backbone = create_backbone(config.backbone, seed=seed)
+        report = stages or (lambda what, done, total: None)
+        self.backbone = create_backbone(
+            config.backbone, seed=seed, progress=lambda d, t: report("weights, MB", d, t)
+        )
         self.method = build_method(config.method, self.backbone, seed=seed)
         if config.init and not started:  # else its weights are in the checkpoint
             initialise(self.backbone, Path(config.init))
