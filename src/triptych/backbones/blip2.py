@@ -48,6 +48,9 @@ class Blip2Config(BaseModel):
     trained_blocks: int = Field(
         0, ge=0, description="last blocks of the vision tower that are trained; tokens are cached before them"
     )
+    gradient_checkpointing: bool = Field(
+        False, description="recompute the Q-Former's layers in the backward pass: less memory, more time"
+    )
     tower_precision: Precision = Field(
         "auto", description="of the frozen tower: auto is float16 where there is a GPU, float32 elsewhere"
     )
@@ -79,6 +82,7 @@ class Blip2Backbone(QFormerBackbone):
 
     name = "blip2"
     frozen = ("tower",)
+    trained_tower = ("blocks",)
     default_learning_rate = 1e-5
 
     def __init__(self, config: Blip2Config | None = None) -> None:
@@ -94,6 +98,8 @@ class Blip2Backbone(QFormerBackbone):
             self.blocks = self.tower.rest()
             self.ln_vision = nn.LayerNorm(sizes.image_width, eps=sizes.ln_vision_eps)
             self.embeddings = _Embeddings(sizes.vocabulary, sizes.positions, sizes.hidden)
+        if config.gradient_checkpointing:
+            self.checkpoint_gradients()
         self.config, self.sizes = config, sizes
         self.blocks.requires_grad_(True)
         self.register_buffer("pixel_mean", torch.tensor(CLIP_MEAN), persistent=False)
