@@ -147,7 +147,7 @@ def test_images_that_the_index_does_not_cover_are_found(
     engine = engine_of(folder, small=1000)
     assert engine.gallery.status().indexed == 3000
     own = normalize(torch.tensor(row["pooled"][0].as_py()), dim=0)
-    assert {"i0007", "fresh"} <= set(ids(engine.find(engine.prepare(Query.of(text="red")), own)))
+    assert {"i0007", "fresh"} <= set(ids(engine.find(engine.prepare(Query.of(text="red", top=100)), own)))
 
 
 def test_a_filter_narrows_both_ways_of_searching(
