@@ -304,9 +304,9 @@ def test_images_are_added_changed_and_removed(
 
     made = add(red, id="neu/ä 1", metadata=json.dumps({"colour": "red", "price": 7})).json()
     assert (made["outcome"], made["id"], made["gallery"]["images"]) == ("added", "neu/ä 1", 49)
-    hits = client.post("/v1/search", json={"images": [{"id": CIRCLE}], "keep_references": True, "top": 49}).json()[
-        "hits"
-    ]
+    hits = client.post(
+        "/v1/search", json={"images": [{"id": CIRCLE}], "keep_references": True, "top": 49}
+    ).json()["hits"]
     own = next(hit for hit in hits if hit["id"] == "neu/ä 1")
     assert own["metadata"] == {"colour": "red", "price": 7.0, "large": None}
     assert client.get(own["thumbnail"]).status_code == 200
