@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,39 @@ settings.load_profile("triptych")
 PRICES = {"red": 10, "green": 20, "blue": 30}
 COLOURS = ("red", "green", "blue")
 SHAPES = ("circle", "square", "triangle", "diamond")
+
+
+@pytest.fixture(scope="session")
+def sizes() -> dict[str, Any]:
+    """Settings of a backbone so small that a step takes some milliseconds."""
+    return {
+        "name": "lite",
+        "image_size": 64,
+        "image_width": 32,
+        "hidden": 32,
+        "heads": 2,
+        "queries": 4,
+        "dim": 16,
+    }
+
+
+@pytest.fixture(scope="session")
+def shared_towers() -> Iterator[None]:
+    """Load the frozen towers of lite once instead of once a run, which takes a second each time."""
+    from triptych.backbones import lite
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("load_efficientnet_lite0", "MiniLMStates"):
+            patch.setattr(lite, name, cache(getattr(lite, name)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def bench(tiny_benchmark: Path) -> Any:
+    """The tiny data set in memory."""
+    from triptych.triplets import read_benchmark
+
+    return read_benchmark(tiny_benchmark)
 
 
 @pytest.fixture(scope="session")

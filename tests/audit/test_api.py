@@ -10,7 +10,7 @@ import pytest
 import triptych
 from triptych.audit import audit, open_audit
 from triptych.audit.evidence import FEATURES
-from triptych.audit.scoring import score_folder
+from triptych.audit.score_folder import score_folder
 from triptych.errors import DataError, UsageError
 from triptych.noise import inject
 from triptych.triplets import Benchmark, ImageStore, Triplet, TripletTable

@@ -13,16 +13,6 @@ from triptych.studies.demo import DemoSettings, run_demo
 from triptych.training.loop import Watcher
 from triptych.training.run import Run
 
-SIZES = {
-    "name": "lite",
-    "image_size": 64,
-    "image_width": 32,
-    "hidden": 32,
-    "heads": 2,
-    "queries": 4,
-    "dim": 16,
-}
-
 
 @pytest.fixture(scope="module")
 def data(tiny_benchmark: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,8 +26,8 @@ def data(tiny_benchmark: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def settings(lite_weights: None, data: Path) -> DemoSettings:
-    return DemoSettings(data=str(data), align_epochs=1, epochs=2, batch_size=8, backbone=SIZES)
+def settings(sizes: dict[str, Any], lite_weights: None, data: Path) -> DemoSettings:
+    return DemoSettings(data=str(data), align_epochs=1, epochs=2, batch_size=8, backbone=sizes)
 
 
 def run(

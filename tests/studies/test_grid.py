@@ -63,19 +63,9 @@ def tiny_runs(
 
 
 @pytest.fixture
-def run_small(tiny_benchmark: Path) -> Any:
+def run_small(tiny_benchmark: Path, sizes: dict[str, Any]) -> Any:
     from triptych.noise import NoiseManifest
     from triptych.training.train import train
-
-    sizes = {
-        "name": "lite",
-        "image_size": 64,
-        "image_width": 32,
-        "hidden": 32,
-        "heads": 2,
-        "queries": 4,
-        "dim": 16,
-    }
 
     def run(words: tuple[str, ...]) -> None:
         given = dict(zip(words[1::2], words[2::2], strict=False))

@@ -23,7 +23,7 @@ from triptych.methods import registry
 from triptych.methods.base import TripletBatch
 from triptych.randomness import derive_seed
 from triptych.training.processes import Processes
-from triptych.training.split import SplitBackbone
+from triptych.training.split_backbone import SplitBackbone
 
 
 def _tiny() -> Any:

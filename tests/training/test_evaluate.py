@@ -12,8 +12,9 @@ from triptych.backbones.token_cache import TokenCache
 from triptych.errors import UsageError
 from triptych.evaluation import FASHIONIQ
 from triptych.objectives import similarity
-from triptych.training.evaluate import CONTEXT_ROWS, SplitEvaluator, evaluate, find_split, scorer
+from triptych.training.evaluate import CONTEXT_ROWS, SplitEvaluator, evaluate, scorer
 from triptych.training.model import Model
+from triptych.training.splits import find_split
 from triptych.triplets import Benchmark, TripletTable
 from triptych.triplets.text import join_captions
 

@@ -12,8 +12,8 @@ import pytest
 
 from triptych.backbones.cost import Pass
 from triptych.errors import UsageError
+from triptych.training.pass_trace import trace
 from triptych.training.plan import Options, Planner, epoch_seconds, measured_flops
-from triptych.training.trace import trace
 
 SIZES = {
     "image_size": 28,

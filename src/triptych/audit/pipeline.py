@@ -17,7 +17,7 @@ from triptych.audit.corpus import Corpus
 from triptych.audit.dynamics import combine, read_dynamics, view
 from triptych.audit.evidence import FEATURES, Evidence, average
 from triptych.audit.folds import assign_folds
-from triptych.audit.pictures import Looks, find_by_pictures, look_at
+from triptych.audit.picture_hashes import Looks, find_by_pictures, look_at
 from triptych.audit.probes import draw_probes
 from triptych.audit.rules import Finding, find_by_rules
 from triptych.audit.verdicts import PROPOSALS, Judged

@@ -17,7 +17,7 @@ from triptych.backbones.base import BackboneShape
 from triptych.backbones.blip2_sizes import Blip2Sizes
 from triptych.backbones.composer import QFormerBackbone
 from triptych.backbones.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing, to_pixels, to_square
-from triptych.backbones.stored import StoredWeights, fill, read_json
+from triptych.backbones.stored_weights import StoredWeights, fill, read_json
 from triptych.backbones.vision_tower import VisionTower, restore_positions, run_blocks
 from triptych.backbones.word_pieces import find_word_pieces
 

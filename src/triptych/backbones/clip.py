@@ -17,7 +17,7 @@ from triptych.backbones.base import Backbone, BackboneShape, Composed
 from triptych.backbones.blip2 import Precision, tower_dtype
 from triptych.backbones.hub import find_weights
 from triptych.backbones.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing, to_pixels, to_square
-from triptych.backbones.stored import StoredWeights, fill, read_json
+from triptych.backbones.stored_weights import StoredWeights, fill, read_json
 from triptych.backbones.vision_tower import VisionTower, restore_positions, run_blocks
 from triptych.errors import DataError, UsageError
 

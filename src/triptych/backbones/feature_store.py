@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from triptych.backbones.claims import Claims
 from triptych.backbones.shard import FloatArray, Shard, Stored, damaged, import_format_1, store_as
+from triptych.backbones.shard_claims import Claims
 from triptych.errors import DataError
 from triptych.files import explain_full_disk, write_json
 

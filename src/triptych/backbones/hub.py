@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
-from triptych.backbones.stored import INDEX, WEIGHTS
+from triptych.backbones.stored_weights import INDEX, WEIGHTS
 from triptych.errors import UsageError
 
 Progress = Callable[[int, int], None]

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-from triptych.cli.inputs import CacheOption, ImagesOption
+from triptych.cli.inputs import CacheOption, ImagesOption, JsonOption
 from triptych.cli.progress import Stages, TrainingBar, stages, warn
 from triptych.cli.settings import parse_assignment
 from triptych.errors import UsageError
@@ -257,20 +257,18 @@ def score(
         Path | None,
         typer.Option(metavar="FILE", help="Draw said against true chances (.png, .svg).", show_default=False),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say how well an audit found what a noise manifest made wrong.
 
     With `--attributes`, moved texts that happen to name the right values are counted as right, and proposals are
     compared with the labels of the pictures.
     """
-    from triptych.audit.scoring import score_folder
+    from triptych.audit.score_folder import score_folder
 
     figures = score_folder(audit, manifest, data=data, attributes=attributes)
     if plot is not None:
-        from triptych.audit.scoring import draw_reliability
+        from triptych.audit.score_folder import draw_reliability
 
         draw_reliability(figures["reliability"], plot)
     if as_json:

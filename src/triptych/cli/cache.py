@@ -6,7 +6,7 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -14,14 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from triptych.cli.inputs import JsonOption, RecipeOption, SettingsOption
 from triptych.cli.progress import stages, warn
 from triptych.cli.settings import merge
 from triptych.errors import UsageError
 from triptych.files import readable_size
 from triptych.triplets import read_benchmark
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(
     help="Build, describe and verify the cache of image tokens.",
@@ -37,16 +35,6 @@ CacheFolder = Annotated[
     ),
 ]
 BackboneName = Annotated[str | None, typer.Option("--backbone", help="Whose tokens.", show_default="lite")]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="SECTION.KEY=VALUE",
-        help="Settings of backbone and method, as training has them. May be repeated.",
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")]
 
 
 @app.command()
@@ -62,13 +50,8 @@ def build(
             min=0, help="Also this many counterfactuals of each reference, for method.counterfactual_bank."
         ),
     ] = 0,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
-        ),
-    ] = None,
-    assignments: Assignments = None,
+    recipe: RecipeOption = None,
+    assignments: SettingsOption = None,
     images: Annotated[
         Path | None,
         typer.Option("--images", help="Where the pictures are, if not beside the data.", show_default=False),
@@ -90,7 +73,7 @@ def build(
     tokens = TokenCache(model, cache, dtype)
     before = len(tokens)
     with stages() as bars:
-        from triptych.training.bank import build_cache
+        from triptych.training.build_cache import build_cache
 
         build_cache(tokens, benchmark, model, bank=bank, method=settings["method"], stages=bars)
     console = Console(highlight=False)
@@ -101,9 +84,9 @@ def build(
 @app.command()
 def info(
     backbone: BackboneName = None,
-    assignments: Assignments = None,
+    assignments: SettingsOption = None,
     cache: CacheFolder = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Describe the caches: images, bytes, backbone, preprocessing, dtype, shards, free disk.
 
@@ -122,12 +105,12 @@ def info(
 @app.command()
 def verify(
     backbone: BackboneName = None,
-    assignments: Assignments = None,
+    assignments: SettingsOption = None,
     cache: CacheFolder = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Drop the bad shards; the next build makes them again.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Read every shard again, and compare each entry with its checksum.
 

@@ -89,7 +89,7 @@ def compare(
     if unknown:
         raise UsageError(f"{unknown[0]}: end its name in one of {', '.join(FORMATS)}")
     from triptych.evaluation.comparison import compare as put_together
-    from triptych.studies.collected import collect
+    from triptych.studies.collect_runs import collect
 
     results, unfinished = collect(runs, checkpoint=checkpoint)
     with stages() as bars:

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from triptych.cli.inputs import JsonOption
 from triptych.cli.render import render
 from triptych.triplets import Benchmark, Triplet, TripletTable, read_benchmark
 from triptych.triplets.check import CheckReport, check_data
@@ -48,7 +49,6 @@ ImagesPath = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")]
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -57,7 +57,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 def check(
     path: DataPath,
     images: ImagesPath = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
     limit: Annotated[
         int, typer.Option(min=0, help="Show at most this many findings of a kind; 0 shows all.")
     ] = 5,
@@ -83,7 +83,7 @@ def check(
 def info(
     path: DataPath,
     images: ImagesPath = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
     sample: Annotated[int, typer.Option(min=0, help="How many training triplets to show.")] = 3,
 ) -> None:
     """Describe a data set: counts per split and category, licence, a sample of triplets.

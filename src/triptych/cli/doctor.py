@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import typer
 from rich import box
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from triptych.cli.inputs import JsonOption
 from triptych.errors import TriptychError
 
 app = typer.Typer(rich_markup_mode="markdown", add_completion=False)
@@ -46,9 +47,7 @@ class Check:
 
 @app.command()
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what is installed, what is missing, and the command that mends it.
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-from triptych.cli.inputs import CheckpointOption
+from triptych.cli.inputs import CheckpointOption, JsonOption
 from triptych.cli.progress import stages, warn
 from triptych.errors import TriptychError, UsageError
 
@@ -43,7 +43,6 @@ app = typer.Typer(cls=_IndexVerbs, rich_markup_mode="markdown", add_completion=F
 GalleryFolder = Annotated[
     Path, typer.Argument(metavar="GALLERY", help="The gallery's folder.", show_default=False)
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")]
 
 
 @app.callback()

@@ -1,4 +1,4 @@
-"""What the verbs that use a trained model have in common: the model's folder and the data."""
+"""Arguments and options that several verbs share, and the data that a trained model goes with."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ DataOption = Annotated[
 ImagesOption = Annotated[
     Path | None,
     typer.Option("--images", help="Where the pictures are, if not beside the data.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")]
+RecipeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe", metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
+    ),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Any setting of the sections method, training, backbone and data. May be repeated.",
+        show_default=False,
+    ),
 ]
 CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="Which model of the run: best or last.")]
 CacheOption = Annotated[

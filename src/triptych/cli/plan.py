@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from triptych.cli.inputs import JsonOption, RecipeOption, SettingsOption
 from triptych.cli.settings import merge
 from triptych.errors import UsageError
 from triptych.files import free_disk, readable_size
@@ -71,21 +72,9 @@ def plan(
         typer.Option(help="Operations a second, such as 4e14.", show_default="measured on this machine"),
     ] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu: what the training would run on.")] = "cuda",
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="SECTION.KEY=VALUE", help="Any setting. May be repeated.", show_default=False
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
-    ] = False,
+    recipe: RecipeOption = None,
+    assignments: SettingsOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Predict memory, disk and time of a training, without weights: from the sizes in the settings alone.
 

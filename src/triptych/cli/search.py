@@ -15,7 +15,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from triptych.cli.inputs import CacheOption, CheckpointOption, DataOption, ImagesOption, ModelFolder, data_of
+from triptych.cli.inputs import (
+    CacheOption,
+    CheckpointOption,
+    DataOption,
+    ImagesOption,
+    JsonOption,
+    ModelFolder,
+    data_of,
+)
 from triptych.cli.progress import stages
 from triptych.errors import UsageError
 from triptych.files import atomic_write
@@ -108,9 +116,7 @@ def search(
             metavar="FILE", help="Write a page with the pictures; it holds all it shows.", show_default=False
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
-    ] = False,
+    as_json: JsonOption = False,
     images: ImagesOption = None,
     cache: CacheOption = None,
 ) -> None:

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from triptych.cli.inputs import JsonOption
+
 if TYPE_CHECKING:
     from triptych.evaluation.submission_check import SubmissionReport
 
@@ -41,9 +43,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON and nothing else, for scripts.")
-    ] = False,
+    as_json: JsonOption = False,
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many faults; 0 shows all.")] = 20,
 ) -> None:
     """Check a file by the server's rules: version, metric, number of queries, length of each list, names, 5 MB.

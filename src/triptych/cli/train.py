@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from triptych.cli.inputs import RecipeOption, SettingsOption
 from triptych.cli.progress import TrainingBar, stages, warn
 from triptych.cli.settings import Settings, merge
 from triptych.errors import UsageError
@@ -76,21 +77,8 @@ def train(
             show_default=False,
         ),
     ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE_OR_NAME", help="Settings as TOML, or a recipe's name.", show_default=False
-        ),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="SECTION.KEY=VALUE",
-            help="Any setting of the sections method, training, backbone and data. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    recipe: RecipeOption = None,
+    assignments: SettingsOption = None,
     ablate: Annotated[
         list[str] | None,
         typer.Option(

@@ -13,7 +13,7 @@ from triptych.errors import DataError, UsageError
 from triptych.evaluation.metrics import bootstrap_interval
 from triptych.evaluation.protocols import Protocol, Reference
 from triptych.evaluation.queries import NO_SUBSET, QueryRanks
-from triptych.evaluation.stored import StoredRanks
+from triptych.evaluation.stored_ranks import StoredRanks
 from triptych.files import atomic_write
 
 

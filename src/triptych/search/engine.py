@@ -15,9 +15,10 @@ from torch.nn.functional import normalize
 from triptych.backbones.token_cache import Progress, TokenCache
 from triptych.errors import DataError, UsageError
 from triptych.evaluation import rank
-from triptych.training.evaluate import find_split, scorer
+from triptych.training.evaluate import scorer
 from triptych.training.model import Model
 from triptych.training.source import Source, open_model
+from triptych.training.splits import find_split
 from triptych.triplets import Benchmark, read_benchmark
 from triptych.triplets.decoding import decode_image
 from triptych.triplets.text import join_captions

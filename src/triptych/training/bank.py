@@ -14,14 +14,15 @@ import torch
 from torch import Tensor
 
 from triptych.backbones.base import Backbone
-from triptych.backbones.token_cache import Progress, TokenCache, find_keys
+from triptych.backbones.token_cache import Progress, TokenCache
 from triptych.errors import UsageError
 from triptych.files import write_json
-from triptych.methods.registry import create as create_method
 from triptych.randomness import generator, torch_generator
-from triptych.triplets import Benchmark, ImageStore
+from triptych.triplets import ImageStore
 
 _BANKS = "banks"
+BANK_SEED = 0
+"""Runs of all seeds share a bank."""
 
 
 @runtime_checkable
@@ -50,7 +51,7 @@ def build_bank(
     cache: TokenCache,
     backbone: Backbone,
     *,
-    seed: int,
+    seed: int = BANK_SEED,
     progress: Progress | None = None,
 ) -> Callable[[str], np.ndarray]:
     """Encode k counterfactuals of each reference where they are missing.
@@ -112,53 +113,19 @@ def _note(folder: Path, identity: str, recipe: str, references: int, variants: i
     write_json(path, {"recipe": recipe, "references": references, "variants": variants})
 
 
-def build_cache(
-    cache: TokenCache,
-    data: Benchmark,
-    backbone: Backbone,
-    *,
-    bank: int = 0,
-    method: Mapping[str, Any] | None = None,
-    stages: Callable[[str, int, int], None] = lambda what, done, total: None,
-) -> None:
-    """Encode every picture that training and evaluation on a benchmark read, so that they need no vision tower.
-
-    Args:
-        cache: where the tokens go.
-        data: whose train triplets and splits.
-        backbone: encodes.
-        bank: counterfactuals of each reference, as ``method.counterfactual_bank``; 0 = none.
-        method: ``{"name": ..., switches}`` of the method that alters references; ``intent`` by default.
-        stages: called with (what is being done, done, total).
-
-    Raises:
-        DataError: pictures cannot be read, or the disk cannot hold the tokens; that is said before it begins.
-        UsageError: the method has no counterfactuals, or there are fewer than two references.
-    """
-    parts = [part for query_sets in data.splits.values() for part in query_sets]
-    names = {
-        *data.train.image_ids(),
-        *(name for part in parts for name in (*part.gallery, *part.queries.column("reference"))),
+def missing_variants(
+    intervention: Intervention, references: Sequence[str], keys: Mapping[str, bytes], cache: TokenCache
+) -> int:
+    """Count the variants that a bank lacks; a picture without a key, which cannot be read, is left out."""
+    known = [name for name in references if name in keys]
+    pool_hash = _pool_hash(known, keys)
+    recipe, variants = intervention.counterfactual_recipe, intervention.counterfactual_bank
+    wanted = {
+        _key(keys[name], recipe, BANK_SEED, pool_hash, variant)
+        for name in known
+        for variant in range(variants)
     }
-    references = sorted(set(data.train.column("reference")))
-    intervention = _intervention(method or {}, bank, backbone) if bank else None
-    keys, _ = find_keys(data.images, sorted(names))
-    missing = len({key for key in keys.values() if key not in cache})
-    cache.require_space(
-        missing + (0 if intervention is None else _missing(intervention, references, keys, cache))
-    )
-    keys = cache.add_images(data.images, sorted(names), backbone, lambda d, t: stages("image tokens", d, t))
-    if intervention is not None:
-        build_bank(
-            intervention,
-            references,
-            data.images,
-            keys,
-            cache,
-            backbone,
-            seed=0,
-            progress=lambda d, t: stages("counterfactual tokens", d, t),
-        )
+    return sum(key not in cache for key in wanted)
 
 
 def _pool_hash(pool: Sequence[str], keys: Mapping[str, bytes]) -> str:
@@ -167,25 +134,3 @@ def _pool_hash(pool: Sequence[str], keys: Mapping[str, bytes]) -> str:
 
 def _key(image: bytes, recipe: str, seed: int, pool_hash: str, variant: int) -> bytes:
     return hashlib.sha256(f"{image.hex()}/{recipe}/{seed}/{pool_hash}/{variant}".encode()).digest()
-
-
-def _missing(
-    intervention: Intervention, references: Sequence[str], keys: Mapping[str, bytes], cache: TokenCache
-) -> int:
-    """Count the variants that a bank lacks; a picture that cannot be read is found when it is read."""
-    known = [name for name in references if name in keys]
-    pool_hash = _pool_hash(known, keys)
-    recipe, variants = intervention.counterfactual_recipe, intervention.counterfactual_bank
-    wanted = {
-        _key(keys[name], recipe, 0, pool_hash, variant) for name in known for variant in range(variants)
-    }
-    return sum(key not in cache for key in wanted)
-
-
-def _intervention(method: Mapping[str, Any], bank: int, backbone: Backbone) -> Intervention:
-    switches = {key: value for key, value in method.items() if key != "name"}
-    name = str(method.get("name", "intent"))
-    made = create_method(name, {**switches, "counterfactual_bank": bank}, backbone.shape)
-    if not isinstance(made, Intervention):
-        raise UsageError(f"method {name} has no counterfactuals: leave out --bank")
-    return made

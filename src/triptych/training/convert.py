@@ -23,7 +23,7 @@ from triptych.backbones.blip2 import (
 from triptych.backbones.blip2_sizes import Blip2Sizes
 from triptych.backbones.official import DROPPED, has_tower, read_sizes, to_transformers
 from triptych.backbones.registry import create_backbone, settled
-from triptych.backbones.stored import TOWER, differences, refuse_not_finite
+from triptych.backbones.stored_weights import TOWER, differences, refuse_not_finite
 from triptych.backbones.torch_files import load_tensors
 from triptych.backbones.word_pieces import BERT_PIECES, WordPieces, bert_with_dec, find_word_pieces
 from triptych.errors import DataError, UsageError

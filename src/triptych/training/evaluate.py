@@ -28,8 +28,7 @@ from triptych.evaluation.ranking import MEMORY_BUDGET_BYTES, Ranking, rank
 from triptych.objectives.similarity import similarity
 from triptych.training.model import Model
 from triptych.training.source import Source, open_model
-from triptych.training.splits import check_split
-from triptych.training.splits import find_split as find_split  # search finds it here
+from triptych.training.splits import check_split, find_split
 from triptych.triplets import Benchmark, QuerySet, read_benchmark
 from triptych.triplets.text import PHRASINGS, CaptionMode, TextStyle, clean, join_captions
 

@@ -7,7 +7,7 @@ from torch import nn
 from triptych.backbones.base import Backbone
 from triptych.methods.base import Losses, Method, TripletBatch
 from triptych.training.processes import Processes
-from triptych.training.split import SplitBackbone
+from triptych.training.split_backbone import SplitBackbone
 
 
 class Learner(nn.Module):

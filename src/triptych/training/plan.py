@@ -25,7 +25,7 @@ from triptych.backbones.shard import entry_bytes
 from triptych.errors import UsageError
 from triptych.methods.registry import configure as configure_method
 from triptych.methods.registry import refuse_unfit
-from triptych.training.trace import Step, trace
+from triptych.training.pass_trace import Step, trace
 
 ENCODE = Pass("encode_images", gradient=False)
 _ADAM_STATES, _FLOAT = 2, 4

@@ -251,7 +251,6 @@ class _Parts:
             keys,
             self.cache,
             self.backbone,
-            seed=0,
             progress=lambda d, t: report("counterfactual tokens", d, t),
         )
 

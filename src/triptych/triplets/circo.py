@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from triptych.triplets.benchmark import Benchmark, QuerySet
-from triptych.triplets.entries import Keys, UnknownKeys, check_members, read_entry
+from triptych.triplets.entries import Keys, UnknownKeys, check_members, read_entry, read_number
 from triptych.triplets.fashioniq import needs_target
 from triptych.triplets.findings import Findings, Place
 from triptych.triplets.images import ImageStore
@@ -165,14 +165,8 @@ def _read_split(path: Path, split: str, findings: Findings) -> QuerySet:
         )
         if entry is None:
             continue
-        query = values.get("id", number)
-        triplet_id = f"{split}.{query}"
-        if type(query) is not int or triplet_id in rows:
-            problem = f"the id {query!r} " + (
-                "was used before" if triplet_id in rows else "is no whole number"
-            )
-            mend = "Give each query a number of its own; submissions name queries by it."
-            findings.add("duplicate_id", problem, place, field="id", mend=mend)
+        triplet_id = read_number(values, "id", number, split, rows, place, findings)
+        if triplet_id is None:
             continue
         rows[triplet_id] = Triplet(triplet_id, entry.reference, entry.captions, entry.target, CATEGORY)
         found = _read_answers(values.get("gt_img_ids"), entry.target, place, findings)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from triptych.triplets.benchmark import Benchmark, QuerySet
-from triptych.triplets.entries import Keys, Repeats, UnknownKeys, check_members, read_entry
+from triptych.triplets.entries import Keys, Repeats, UnknownKeys, check_members, read_entry, read_number
 from triptych.triplets.fashioniq import TRAIN, needs_target
 from triptych.triplets.findings import Findings, Place
 from triptych.triplets.images import ImageStore
@@ -138,14 +138,8 @@ def _read_captions(
         if entry is None:
             continue
         group = _read_group(values.get("img_set"), entry.reference, entry.target, place, findings)
-        pair_id = values.get("pairid", number)
-        triplet_id = f"{split}.{pair_id}"
-        if type(pair_id) is not int or triplet_id in rows:
-            problem = f"the pairid {pair_id!r} " + (
-                "was used before" if triplet_id in rows else "is no whole number"
-            )
-            mend = "Give each entry a number of its own; submissions name queries by it."
-            findings.add("duplicate_id", problem, place, field="pairid", mend=mend)
+        triplet_id = read_number(values, "pairid", number, split, rows, place, findings)
+        if triplet_id is None:
             continue
         if gallery is not None:
             named = [(KEYS.reference, entry.reference), (KEYS.target, entry.target)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +100,36 @@ def read_id(
         return None
     findings.mention(value, place, field)
     return value
+
+
+def read_number(
+    values: Mapping[str, Any],
+    key: str,
+    number: int,
+    split: str,
+    used: Container[str],
+    place: Place,
+    findings: Findings,
+) -> str | None:
+    """Return the triplet id ``<split>.<number>`` of an official entry, or None after reporting what is wrong.
+
+    Args:
+        values: the entry.
+        key: the field of its number; submissions name queries by it.
+        number: its place in the file, where it has no such field.
+        split: of the file.
+        used: ids that were read before.
+        place: of the entry.
+        findings: takes what is wrong.
+    """
+    value = values.get(key, number)
+    triplet_id = f"{split}.{value}"
+    if type(value) is int and triplet_id not in used:
+        return triplet_id
+    problem = "was used before" if triplet_id in used else "is no whole number"
+    mend = "Give each entry a number of its own; submissions name queries by it."
+    findings.add("duplicate_id", f"the {key} {value!r} {problem}", place, field=key, mend=mend)
+    return None
 
 
 def _read_captions(

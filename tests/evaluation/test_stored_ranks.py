@@ -13,7 +13,7 @@ from triptych.evaluation.protocols import CIRR
 from triptych.evaluation.queries import NO_SUBSET, QueryRanks
 from triptych.evaluation.ranking import UNRANKED
 from triptych.evaluation.report import Evaluation
-from triptych.evaluation.stored import StoredRanks
+from triptych.evaluation.stored_ranks import StoredRanks
 
 RANKS = QueryRanks(
     split="val",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from triptych.audit.pictures import Looks, alike, find_by_pictures, look_at, perceptual_hash
+from triptych.audit.picture_hashes import Looks, alike, find_by_pictures, look_at, perceptual_hash
 from triptych.triplets import ImageStore, Triplet, TripletTable
 
 

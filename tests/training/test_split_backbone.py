@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from triptych.training.processes import Processes
-from triptych.training.split import SplitBackbone
+from triptych.training.split_backbone import SplitBackbone
 
 DRIVER = Path(__file__).with_name("shares.py")
 
