@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from triptych.backbones.base import Backbone, BackboneShape
 from triptych.methods.config import Ablation, About, MethodConfig
 from triptych.methods.memory import TripletMemory
+from triptych.objectives.probability import Temperature, match_probabilities, positive_and_negative
 from triptych.objectives.similarity import similarity
 
 CaptionMode = Literal["fixed", "random4"]
@@ -77,6 +78,13 @@ class Losses:
     def observe(self, **figures: Tensor) -> None:
         """Add diagnostics: the mean of each figure over the batch."""
         self.diagnostics.update({name: figure.detach().float().mean() for name, figure in figures.items()})
+
+    def observe_match(self, scores: Tensor, temperature: Temperature = 0.07) -> None:
+        """Observe p⁺ and p⁻ (INTENT eq. 6) of ``[B, B]`` similarities; p⁺ is trusted unless something else was."""
+        positive, negative = positive_and_negative(match_probabilities(scores.detach(), temperature))
+        self.observe(p_positive=positive, p_negative=negative)
+        if self.cleanliness is None:
+            self.trust(positive)
 
     def trust(self, cleanliness: Tensor) -> None:
         """Say how far each triplet was trusted, ``[B]`` in [0, 1]."""

@@ -18,8 +18,6 @@ from triptych.methods.layers.cala_attention import HingeAttention, TwinAttention
 from triptych.objectives import (
     full_precision,
     info_nce,
-    match_probabilities,
-    positive_and_negative,
     similarity,
 )
 from triptych.randomness import torch_generator
@@ -101,9 +99,7 @@ class Cala(Method):
             reasoning = info_nce(associated, temperature=config.association_temperature)
             terms.add(reasoning=reasoning, weight=config.w_hca)  # L_reason
 
-        positive, negative = positive_and_negative(match_probabilities(s.detach()))
-        terms.trust(positive)
-        terms.observe(p_positive=positive, p_negative=negative)
+        terms.observe_match(s)
         return terms
 
     def query(self, tokens: Tensor, texts: Sequence[str], backbone: Backbone) -> Tensor:

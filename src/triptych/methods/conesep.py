@@ -19,8 +19,6 @@ from triptych.objectives import (
     fidelity,
     info_nce,
     low_fidelity,
-    match_probabilities,
-    positive_and_negative,
     query_oriented,
     query_oriented_released,
     robust_contrastive,
@@ -99,10 +97,8 @@ class ConeSep(Method):
         if self._unlearns(self.epoch):
             terms.add(unlearn=self._unlearn(s, c, n, t, noisy), weight=config.kappa)
 
-        positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
-        terms.observe(
-            p_positive=positive, p_negative=negative, fidelity=degree, noisy=noisy, boundary=self.floor
-        )
+        terms.observe_match(s, tau)
+        terms.observe(fidelity=degree, noisy=noisy, boundary=self.floor)
         return terms
 
     @torch.no_grad()

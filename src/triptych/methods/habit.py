@@ -23,8 +23,6 @@ from triptych.objectives import (
     estimate_cleanliness,
     info_nce,
     lowest_loss,
-    match_probabilities,
-    positive_and_negative,
     robust_contrastive,
     similarity,
     soft_margin,
@@ -177,8 +175,8 @@ class Habit(Method):
         if self.history is not None:
             self.history.keep(batch, e, m, composed.vector, targets)
 
-        positive, negative = positive_and_negative(match_probabilities(s.detach(), config.temperature))
-        terms.observe(p_positive=positive, p_negative=negative, cleanliness=e, trusted=m)
+        terms.observe_match(s, config.temperature)
+        terms.observe(cleanliness=e, trusted=m)
         return terms
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ from triptych.methods.about.infonce import INFONCE as ABOUT
 from triptych.methods.base import Losses, Method, TripletBatch
 from triptych.methods.config import MethodConfig
 from triptych.methods.temperature import Temperature
-from triptych.objectives import info_nce, match_probabilities, positive_and_negative, similarity, symmetric
+from triptych.objectives import info_nce, similarity, symmetric
 
 
 class InfoNCEConfig(MethodConfig):
@@ -49,7 +49,5 @@ class InfoNCE(Method):
         tau = self.temperature()
         loss = partial(info_nce, temperature=tau)
         terms = Losses(infonce=symmetric(loss, s) if self.config.direction == "sym" else loss(s))
-        positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
-        terms.trust(positive)
-        terms.observe(p_positive=positive, p_negative=negative)
+        terms.observe_match(s, tau)
         return terms

@@ -23,9 +23,7 @@ from triptych.objectives import (
     grayscale,
     jitter_colours,
     loyalty,
-    match_probabilities,
     mix_amplitude,
-    positive_and_negative,
     query_axis_similarity,
     radius_window,
     random_mask,
@@ -208,10 +206,7 @@ class Intent(Method):
             )
             terms.add(caco=distance, weight=config.alpha)  # eqs. 3, 4
 
-        positive, negative = positive_and_negative(
-            match_probabilities(s.detach(), config.temperature)
-        )  # eq. 6
-        terms.observe(p_positive=positive, p_negative=negative)
+        terms.observe_match(s, config.temperature)
         return terms
 
     @property

@@ -14,8 +14,6 @@ from triptych.methods.config import MethodConfig
 from triptych.methods.temperature import Temperature
 from triptych.objectives import (
     info_nce,
-    match_probabilities,
-    positive_and_negative,
     robust_contrastive,
     similarity,
     symmetric,
@@ -59,7 +57,5 @@ class RCL(Method):
         name, objective = ("infonce", info_nce) if self.delayed else ("robust", robust_contrastive)
         loss = partial(objective, temperature=tau)
         terms = Losses(**{name: symmetric(loss, s) if self.config.direction == "sym" else loss(s)})
-        positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
-        terms.trust(positive)
-        terms.observe(p_positive=positive, p_negative=negative)
+        terms.observe_match(s, tau)
         return terms

@@ -24,8 +24,6 @@ from triptych.objectives import (
     full_precision,
     info_nce,
     likely_clean,
-    match_probabilities,
-    positive_and_negative,
     rde_fit,
     similarity,
     toss,
@@ -128,9 +126,9 @@ class RDE(Method):
             weight = len(batch) if self.config.reduction == "sum" else 1.0
             terms.add(robust_global=kept[0], robust_selected=kept[1], weight=weight)
 
-        positive, negative = positive_and_negative(match_probabilities(s.detach()))
-        terms.trust(positive if chances is None else chances)
-        terms.observe(p_positive=positive, p_negative=negative)
+        if chances is not None:
+            terms.trust(chances)
+        terms.observe_match(s)
         return terms
 
     def query(self, tokens: Tensor, texts: Sequence[str], backbone: Backbone) -> Tensor:

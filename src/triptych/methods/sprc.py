@@ -19,7 +19,6 @@ from triptych.methods.temperature import FLOOR, Temperature
 from triptych.objectives import (
     info_nce,
     match_probabilities,
-    positive_and_negative,
     prompt_alignment,
     similarity,
 )
@@ -77,9 +76,7 @@ class SPRC(Method):
         if config.w_al > 0:
             terms.add(align=prompt_alignment(z, self.prompt), weight=config.w_al)
 
-        positive, negative = positive_and_negative(match_probabilities(s.detach(), tau))
-        terms.trust(positive)
-        terms.observe(p_positive=positive, p_negative=negative)
+        terms.observe_match(s, tau)
         return terms
 
     def query(self, tokens: Tensor, texts: Sequence[str], backbone: Backbone) -> Tensor:

@@ -20,8 +20,6 @@ from triptych.methods.layers.linear import linear
 from triptych.methods.layers.ssn_fusion import SsnFusion
 from triptych.objectives import (
     info_nce,
-    match_probabilities,
-    positive_and_negative,
     shift_divergence,
     similarity,
     symmetric,
@@ -122,9 +120,7 @@ class Ssn(Method):
             shift = shift_divergence(kept, removed, temperature=config.temperature)  # L_kl
             terms.add(shift=shift, weight=config.kl_weight)
 
-        positive, negative = positive_and_negative(match_probabilities(kept.detach()))
-        terms.trust(positive)
-        terms.observe(p_positive=positive, p_negative=negative)
+        terms.observe_match(kept)
         return terms
 
     def query(self, tokens: Tensor, texts: Sequence[str], backbone: Backbone) -> Tensor:

@@ -29,7 +29,6 @@ from triptych.objectives import (
     lowest_losses,
     match_probabilities,
     partitioned_contrastive,
-    positive_and_negative,
     semantic_alignment,
     similarity,
 )
@@ -267,8 +266,6 @@ class TME(Method):
 
     def _report(self, terms: Losses, ranking: Tensor | None, chances: Tensor | None) -> None:
         if ranking is not None:
-            positive, negative = positive_and_negative(
-                match_probabilities(ranking.detach(), self.temperature())
-            )
-            terms.observe(p_positive=positive, p_negative=negative)
-            terms.trust(positive if chances is None else chances)
+            if chances is not None:
+                terms.trust(chances)
+            terms.observe_match(ranking, self.temperature())
