@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import typer
 
@@ -44,5 +46,18 @@ def figure() -> None:
     """
 
 
+def _drawing(command: Callable[..., None]) -> Callable[..., None]:
+    """Look for matplotlib before anything slow is done."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        from triptych.studies.figures.canvas import require_matplotlib
+
+        require_matplotlib()
+        command(*arguments, **options)
+
+    return run
+
+
 for name, summary in FIGURES.items():
-    app.command(name, help=summary)(COMMANDS[name])
+    app.command(name, help=summary)(_drawing(COMMANDS[name]))

@@ -89,15 +89,16 @@ def noise_ranks(
     checkpoint: CheckpointOption = "best",
     out: Out = None,
 ) -> None:
-    """Draw ranks of methods over noise."""
-    from triptych.studies.figures.result_lines import draw_method_ranks, method_ranks, noise_table
+    """Draw ranks of methods over noise; runs of several data sets make a panel each."""
+    from triptych.studies.figures.result_lines import draw_method_ranks, method_ranks, noise_tables
 
-    results = results_of(runs, checkpoint)
-    side = reference or results[0].evaluation.protocol.headline
-    table = noise_table(results, metric, side)
-    ranks = method_ranks(table)
-    numbers = {"metric": metric, "reference": side, "table": table, "ranks": ranks}
-    write("noise-ranks", draw_method_ranks(ranks, table, metric, side), out, numbers)
+    tables = noise_tables(results_of(runs, checkpoint), metric, reference)
+    note = (
+        f"The reference is {reference}." if reference else "The reference is as in each protocol's headline."
+    )
+    ranks = {name: method_ranks(table) for name, table in tables.items()}
+    numbers = {"metric": metric, "tables": tables, "ranks": ranks}
+    write("noise-ranks", draw_method_ranks(tables, metric, note=note), out, numbers, note)
 
 
 def trusted(

@@ -39,6 +39,14 @@ _SETTINGS = {
 }
 
 
+def require_matplotlib() -> None:
+    """Raise ``UsageError`` where matplotlib is not installed; say how to install it."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise UsageError("figures need matplotlib: pip install 'triptych[figures]'") from error
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Draw in the style of these figures.
@@ -46,10 +54,9 @@ def style() -> Iterator[None]:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise UsageError("figures need matplotlib: pip install 'triptych[figures]'") from error
+    require_matplotlib()
+    import matplotlib
+
     with matplotlib.rc_context(_SETTINGS):
         yield
 

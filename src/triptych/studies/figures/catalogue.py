@@ -6,7 +6,7 @@ FIGURES = {
     "learning": "A metric after each epoch, of one or more runs.",
     "sensitivity": "A metric over the values of a setting that runs differ in (ConeSep 3, 7, 8; HABIT 5).",
     "retention": "What share of the metric of clean training is left at each rate of noise.",
-    "noise-ranks": "Which method is first, second, ... at each rate of noise (HABIT 4).",
+    "noise-ranks": "Which method is first, second, ... at each rate of noise, a panel a data set (HABIT 4).",
     "trusted": "Purity and recall of the triplets that a run trusts, epoch by epoch (ConeSep 6).",
     "triplets": "Training triplets with the trust that a run puts in them (ConeSep 10, HABIT 7).",
     "negative-cosine": "Histogram of the cosine of queries and their negative queries (ConeSep 5).",

@@ -49,9 +49,9 @@ def draw_lines(
         whole: the positions are whole numbers, such as epochs.
         note: what a reader must know, below.
     """
-    from matplotlib.ticker import MaxNLocator
-
     with style():
+        from matplotlib.ticker import MaxNLocator
+
         figure = new_figure(8, 4.2)
         axes = figure.add_subplot()
         for at, (label, line) in enumerate(lines.items()):

@@ -225,48 +225,67 @@ def draw_sensitivity(
     )
 
 
-def draw_method_ranks(
-    ranks: Mapping[str, Sequence[float | None]], table: NoiseTable, metric: str, reference: Reference
-) -> Any:
-    """Draw the rank of each method at each rate, first place on top, its figure beside its mark."""
+def noise_tables(
+    results: Sequence[Result], metric: str, reference: Reference | None
+) -> dict[str, NoiseTable]:
+    """Make a table for each data set that the results are of, by its name and split.
+
+    Args:
+        results: of one or more data sets.
+        metric: such as ``R@10``; all of them must have it.
+        reference: kept or removed; each protocol's own headline where not given.
+    """
+    by_data: dict[str, list[Result]] = {}
+    for result in results:
+        by_data.setdefault(f"{result.evaluation.data}/{result.evaluation.split}", []).append(result)
+    return {
+        name: noise_table(own, metric, reference or own[0].evaluation.protocol.headline)
+        for name, own in by_data.items()
+    }
+
+
+def draw_method_ranks(tables: Mapping[str, NoiseTable], metric: str, *, note: str = "") -> Any:
+    """Draw the rank of each method at each rate, first place on top, its figure at its mark; a panel a data set."""
+    methods = list(dict.fromkeys(method for table in tables.values() for method in table.values))
     with style():
-        figure = new_figure(2.6 + 1.7 * max(2, len(table.rates)), 1.3 + 0.55 * max(3, len(ranks)))
-        axes = figure.add_subplot()
-        for number, (method, own) in enumerate(ranks.items()):
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-            points = [(at, rank) for at, rank in enumerate(own) if rank is not None]
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, linewidth=2.5, markersize=9)
-            for at, rank in points:
-                value = table.values[method][at]
-                axes.annotate(
-                    f"{value:.1f}",
-                    (at, rank),
-                    xytext=(0, 8),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=8,
+        wide = sum(1.2 + 1.3 * max(2, len(table.rates)) for table in tables.values()) + 1.2
+        figure = new_figure(wide, 1.7 + 0.6 * max(3, len(methods)))
+        panels = figure.subplots(1, len(tables), squeeze=False, sharey=True)[0]
+        for axes, (name, table) in zip(panels, tables.items(), strict=True):
+            ends: dict[tuple[int, float], int] = {}
+            for method, own in method_ranks(table).items():
+                number = methods.index(method)
+                colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+                points = [(at, rank) for at, rank in enumerate(own) if rank is not None]
+                axes.plot(
+                    *zip(*points, strict=True), color=colour, marker=marker, linewidth=2.5, markersize=9
                 )
-            at, rank = points[-1]
-            axes.annotate(
-                wrapped(method, 24),
-                (at, rank),
-                xytext=(14, 0),
-                textcoords="offset points",
-                va="center",
-                color=colour,
-                fontweight="bold",
-                annotation_clip=False,
-            )
-        axes.set_xticks(range(len(table.rates)), [f"{100 * rate:g} %" for rate in table.rates])
-        axes.set_yticks(range(1, len(ranks) + 1))
-        axes.set_ylim(len(ranks) + 0.6, 0.4)
-        axes.set_xlim(-0.3, len(table.rates) - 0.2 + 0.5)
-        kind = "" if table.kind == "none" else f" ({table.kind})"
-        axes.set_xlabel(f"triplets drawn to be wrong{kind}")
-        axes.set_ylabel("rank, 1 = best")
-        axes.grid(axis="y", alpha=0.2)
-        said = f"Rank by {metric}, reference {reference}; the number at a mark is {metric} in percent."
-        caption(figure, said, characters=100)
+                for at, rank in points:
+                    value = f"{table.values[method][at]:.1f}"
+                    place = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+                    axes.annotate(value, (at, rank), **place)
+                tied = ends[points[-1]] = ends.get(points[-1], -1) + 1
+                axes.annotate(
+                    wrapped(method, 24),
+                    points[-1],
+                    xytext=(14, -13 * tied),
+                    textcoords="offset points",
+                    va="center",
+                    color=colour,
+                    fontweight="bold",
+                    annotation_clip=False,
+                )
+            axes.set_title(name, loc="left")
+            axes.set_xticks(range(len(table.rates)), [f"{100 * rate:g} %" for rate in table.rates])
+            axes.set_xlim(-0.3, len(table.rates) - 0.7)
+            kind = "" if table.kind == "none" else f" ({table.kind})"
+            axes.set_xlabel(f"triplets drawn to be wrong{kind}")
+            axes.grid(axis="y", alpha=0.2)
+        panels[0].set_ylim(len(methods) + 0.6, 0.4)
+        panels[0].set_yticks(range(1, len(methods) + 1))
+        panels[0].set_ylabel("rank, 1 = best")
+        said = f"Rank by {metric}; the number at a mark is {metric} in percent, the mean over seeds. {note}"
+        caption(figure, said.strip(), characters=int(14 * wide))
         return figure
 
 

@@ -126,9 +126,9 @@ def trusted_set(folder: Path, threshold: float | None = None) -> TrustedSet:
 
 def draw_trusted_sets(sets: Mapping[str, TrustedSet], *, note: str = "") -> Any:
     """Draw a panel a run: purity, recall, the share that is trusted, and the purity of trusting all."""
-    from matplotlib.ticker import MaxNLocator
-
     with style():
+        from matplotlib.ticker import MaxNLocator
+
         columns = len(sets) if len(sets) <= 3 else 2 if len(sets) == 4 else 3
         rows = -(-len(sets) // columns)
         figure = new_figure(1.2 + 3.6 * columns, 1.3 + 3 * rows)
