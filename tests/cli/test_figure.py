@@ -109,6 +109,19 @@ def test_interventions_need_data_only(triptych, tiny_benchmark: Path, tmp_path: 
     assert altered["names"][0] == "original"
 
 
+def test_counterfactuals_before_any_training(triptych, tiny_benchmark: Path, tmp_path: Path) -> None:
+    options = ["--data", tiny_benchmark, "--count", 1, "--variants", 1]
+    sizes = ["--set", "backbone.image_size=64", "--set", "backbone.image_width=32"]
+    changes = {}
+    for high in ("0.0", "1.0"):  # no share of the other picture's look, and all of it
+        share = ["--set", f"method.lambda_range=[{high}, {high}]"]
+        content = draw(triptych, "counterfactuals", tmp_path / high, *options, *sizes, *share)
+        changes[high] = content["numbers"][0]["change"][1]
+        assert f"method.lambda_range=[{high}, {high}]" in content["notes"][0]
+    assert changes["0.0"] == pytest.approx(0, abs=1e-3)
+    assert changes["1.0"] > 1
+
+
 def test_a_sensitivity_curve(triptych, runs: dict[str, Path], tmp_path: Path) -> None:
     other = Path(shutil.copytree(runs["infonce"], tmp_path / "other"))
     config = json.loads((other / "config.json").read_text())
@@ -137,6 +150,8 @@ def test_failures_are_among_the_results(triptych, runs: dict[str, Path], tmp_pat
         ),
         (["negative-results", "intent"], "--method conesep -o RUN"),
         (["counterfactuals", "infonce"], "infonce alters no pictures"),
+        (["counterfactuals"], "name a run, or the data with --data DATA"),
+        (["counterfactuals", "intent", "--set", "method.alpha=1"], "a run has its settings"),
         (["sensitivity", "infonce", "--setting", "training.seed"], "has no setting"),
         (["similarity", "infonce", "infonce"], "is named twice"),
         (["results", "infonce", "conesep", "intent", "infonce-clean"], "room for three runs"),

@@ -15,8 +15,17 @@ from triptych.cli.figure_options import (
     opened_runs,
     write,
 )
-from triptych.cli.inputs import CacheOption, CheckpointOption, DataOption, ImagesOption, data_of
+from triptych.cli.inputs import (
+    CacheOption,
+    CheckpointOption,
+    DataOption,
+    ImagesOption,
+    RecipeOption,
+    SettingsOption,
+    data_of,
+)
 from triptych.cli.progress import warn
+from triptych.cli.settings import merge
 from triptych.errors import UsageError
 
 
@@ -96,7 +105,12 @@ def interventions(
 
 
 def counterfactuals(
-    run: OneRun,
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="[RUN]", help="A run folder; without one, say --data.", show_default=False),
+    ] = None,
+    recipe: RecipeOption = None,
+    assignments: SettingsOption = None,
     picture: Annotated[
         list[str] | None,
         typer.Option(help="Id of a picture; may be repeated.", show_default="drawn references"),
@@ -108,17 +122,32 @@ def counterfactuals(
     images: ImagesOption = None,
     out: Out = None,
 ) -> None:
-    """Draw a run's counterfactuals."""
+    """Draw counterfactuals of a run, or of settings before any training."""
+    from triptych.backbones.registry import create_backbone
     from triptych.studies.figures.altered_pictures import counterfactuals_of, draw_altered, picture_pairs
+    from triptych.training.model import Model, build_method
     from triptych.training.source import open_model
+    from triptych.triplets import read_benchmark
 
-    benchmark = data_of(run, data, images)
-    model = open_model(run).model
+    if run is not None:
+        if recipe or assignments:
+            raise UsageError("a run has its settings: leave --recipe and --set out, or name no run")
+        benchmark = data_of(run, data, images)
+        model = open_model(run).model
+        note = f"As the backbone of {run.resolve().name} sees them, with the settings of that run."
+    elif data is None:
+        raise UsageError("name a run, or the data with --data DATA")
+    else:
+        settings = merge(recipe, {"method": {}, "backbone": {}}, assignments or [])
+        backbone = create_backbone({"name": "lite", **settings["backbone"]})
+        method = build_method({"name": "intent", **settings["method"]}, backbone)
+        benchmark, model = read_benchmark(data, images=images), Model(backbone, method, {}, {})
+        said = [*([f"recipe {recipe}"] if recipe else []), *(assignments or [])]
+        note = f"As backbone {backbone.name} sees them; {method.name}, {', '.join(said) or 'its defaults'}."
     pairs = picture_pairs(benchmark.train.column("reference"), picture or (), count, seed)
     altered = counterfactuals_of(
         model.method, model.backbone, benchmark.images, pairs, variants=variants, seed=seed
     )
-    note = f"As the backbone of {run.resolve().name} sees them, with the settings of that run."
     write(
         "counterfactuals", draw_altered(altered, note=note), out, [each.numbers() for each in altered], note
     )

@@ -1,5 +1,7 @@
 """Results as lines: retention, ranks and sensitivity by hand, and what cannot be drawn."""
 
+from dataclasses import replace
+
 import pytest
 
 from triptych.errors import UsageError
@@ -83,6 +85,24 @@ def test_two_data_sets_are_two_panels(results, result) -> None:
 def test_what_is_no_table_of_noise(result, made, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         noise_table([result(*each[:3], **each[3]) for each in made], "R@10", "kept")
+
+
+def test_two_results_for_one_place_are_not_mixed(result) -> None:
+    with pytest.raises(UsageError, match="are both rcl at 0 % noise"):
+        noise_table([result("rcl", None, 1.0), result("rcl", 0.0, 2.0)], "R@10", "kept")
+
+
+def test_a_rate_that_was_not_written_down(result) -> None:
+    """The real rate stands in for the one that was asked for; noise is never taken for clean training."""
+    old = result("rcl", 0.4, 1.0)
+    for ratio, asked in ((0.4, None), (None, None)):
+        noise = old.evaluation.noise.model_copy(update={"asked": asked, "ratio": ratio})
+        changed = replace(old, evaluation=old.evaluation.model_copy(update={"noise": noise}))
+        if ratio is not None:
+            assert noise_table([changed], "R@10", "kept").rates == (0.4,)
+        else:
+            with pytest.raises(UsageError, match="rate of its noise is not known"):
+                noise_table([changed], "R@10", "kept")
 
 
 def test_an_unknown_metric_and_no_clean_run(result) -> None:

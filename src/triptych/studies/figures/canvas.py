@@ -19,6 +19,7 @@ FORMAT = "triptych-figure-1"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's: apart for colour-blind eyes too."""
 MARKERS = "osD^vP"
+"""As many as colours, so that a seventh line takes the first colour with the second marker."""
 BLUE, ORANGE, GREEN = COLOURS[:3]
 GREY = "#6b7280"
 HEAT = "cividis"

@@ -55,7 +55,7 @@ def draw_lines(
         figure = new_figure(8, 4.2)
         axes = figure.add_subplot()
         for at, (label, line) in enumerate(lines.items()):
-            colour, marker = COLOURS[at % len(COLOURS)], MARKERS[at % len(MARKERS)]
+            colour, marker = COLOURS[at % len(COLOURS)], MARKERS[(at + at // 6) % 6]
             dash = "-" if at < len(COLOURS) else "--"
             axes.errorbar(
                 line.at,

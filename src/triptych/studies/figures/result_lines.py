@@ -48,11 +48,15 @@ def noise_table(results: Sequence[Result], metric: str, reference: Reference) ->
         noise = group.results[0].evaluation.noise
         if noise is not None and noise.dropped:
             continue  # trained without its wrong triplets: an upper bound, no rate of noise
-        rate = 0.0
-        if noise is not None and (noise.asked or 0) > 0:
+        rate = _rate(group)
+        if noise is not None and rate > 0:
             kinds[noise.kind or "noise"] = None
-            rate = float(noise.asked or 0.0)
-        cells.setdefault(group.method, {})[rate] = group
+        other = cells.setdefault(group.method, {}).setdefault(rate, group)
+        if other is not group:
+            names = f"{other.results[0].name} and {group.results[0].name}"
+            raise UsageError(
+                f"{names} are both {group.method} at {100 * rate:g} % noise: give one of the two"
+            )
     if len(kinds) > 1:
         raise UsageError(
             f"these runs hold {len(kinds)} kinds of noise ({', '.join(kinds)}): draw one at a time"
@@ -255,10 +259,15 @@ def draw_method_ranks(tables: Mapping[str, NoiseTable], metric: str, *, note: st
             ends: dict[tuple[int, float], int] = {}
             for method, own in method_ranks(table).items():
                 number = methods.index(method)
-                colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+                colour, marker = COLOURS[number % len(COLOURS)], MARKERS[(number + number // 6) % 6]
                 points = [(at, rank) for at, rank in enumerate(own) if rank is not None]
                 axes.plot(
-                    *zip(*points, strict=True), color=colour, marker=marker, linewidth=2.5, markersize=9
+                    *zip(*points, strict=True),
+                    linestyle="-" if number < len(COLOURS) else "--",
+                    color=colour,
+                    marker=marker,
+                    linewidth=2.5,
+                    markersize=9,
                 )
                 for at, rank in points:
                     value = f"{table.values[method][at]:.1f}"
@@ -301,6 +310,18 @@ def _groups(results: Sequence[Result], metric: str, reference: Reference) -> tup
                 f'{group.results[0].name} has no metric "{metric}"; it has: {", ".join(row.mean)}'
             )
     return groups
+
+
+def _rate(group: Group) -> float:
+    """Return the rate that the noise was asked for, or where that is not known the real one; 0 without noise."""
+    noise = group.results[0].evaluation.noise
+    if noise is None:
+        return 0.0
+    rate = noise.ratio if noise.asked is None else noise.asked
+    if rate is None:
+        name = group.results[0].name
+        raise UsageError(f"{name}: the rate of its noise is not known; run `triptych evaluate` on it again")
+    return rate
 
 
 def _deviation(values: Any) -> float:
