@@ -94,6 +94,10 @@ def test_words(drawn: Any) -> None:
     assert mask.sum(dim=1).tolist() == [5, 32, 2]
     assert ids[1, -1] == 102
     assert drawn.tokenise.tokenizer.get_vocab()["[DEC]"] == 30_522
+    assert drawn.text_pieces(["a red dress", ""]) == [
+        ["[CLS]", "a", "red", "dress", "[SEP]"],
+        ["[CLS]", "[SEP]"],
+    ]
     embedded, seen = drawn.word_embeddings(["a red dress"])
     assert embedded.shape == (1, 32, 24)
     assert int(seen.sum()) == 5

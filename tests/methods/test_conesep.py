@@ -576,3 +576,18 @@ def test_what_contradicts_is_refused(switches: dict[str, Any], match: str) -> No
     with pytest.raises(ValidationError, match=match):
         ConeSepConfig(**switches)
     assert ConeSepConfig(fidelity="released", omega=0.1).partition == "threshold"
+
+
+def test_the_negative_query_of_figures_has_one_negation_for_all(
+    make: Make, make_batch: MakeBatch, backbone
+) -> None:
+    batch = make_batch(4)
+    method = make()
+    found = method.negative_query(batch.reference_tokens, batch.texts, backbone)
+    denied = [f"{PHRASES[0]} {text}" for text in batch.texts]
+    expected = backbone.compose(batch.reference_tokens, denied, method.negative_tokens).vector
+    assert_close(found, expected)
+    assert not found.requires_grad
+    plain = make(neg_text="plain")
+    expected = backbone.compose(batch.reference_tokens, batch.texts, plain.negative_tokens).vector
+    assert_close(plain.negative_query(batch.reference_tokens, batch.texts, backbone), expected)

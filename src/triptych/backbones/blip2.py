@@ -138,6 +138,12 @@ class Blip2Backbone(QFormerBackbone):
         embeddings: Tensor = self.embeddings.word_embeddings(ids.to(self.device))
         return embeddings, mask.to(self.device)
 
+    def text_pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Name the positions of each text: [CLS], word pieces, [SEP]."""
+        ids, mask = self.tokenise(texts)
+        name = self.tokenise.tokenizer.convert_ids_to_tokens
+        return [name(row[real.bool()].tolist()) for row, real in zip(ids, mask, strict=True)]
+
     def positioned(self, embeddings: Tensor) -> Tensor:
         """Add the position embeddings."""
         return embeddings + self.embeddings.position_embeddings.weight[: embeddings.shape[1]]

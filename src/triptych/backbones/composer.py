@@ -51,6 +51,10 @@ class QFormerBackbone(Backbone):
     def positioned(self, embeddings: Tensor) -> Tensor:
         """Add the position embeddings 0 .. L - 1 to ``[B, L, H]``."""
 
+    def text_pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Name the real positions of each text, in order: word pieces, "" or [NAME] where it is no word."""
+        raise NotImplementedError
+
     def image_pass(self, tokens: Tensor) -> Tensor:
         """Run the learned queries over the image: ``[B, P, V]`` to ``[B, Q, H]`` (QI)."""
         return self.look(self.vision(tokens))

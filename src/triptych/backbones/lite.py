@@ -135,6 +135,10 @@ class LiteBackbone(QFormerBackbone):
         states, mask = self.minilm(texts)
         return self.word_projection(states), mask
 
+    def text_pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Name the positions: the sentence's own, which is no word, then MiniLM's word pieces."""
+        return [["", *pieces] for pieces in self.minilm.pieces(texts)]
+
     def positioned(self, embeddings: Tensor) -> Tensor:
         """Return them as they are: MiniLM's states know their places."""
         return embeddings

@@ -95,6 +95,10 @@ class MiniLMStates(nn.Module):
         lengths = torch.tensor([len(row) for row in rows], device=device)
         return states, torch.arange(states.shape[1], device=device)[None, :] < lengths[:, None]
 
+    def pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Name the word states of each text: what follows its first state."""
+        return [self.tokenizer.convert_ids_to_tokens(ids)[1:-1] for ids in self._tokenise(list(texts))]
+
     def _state(self, store: FeatureStore, key: bytes) -> Tensor:
         return torch.from_numpy(np.array(store[key])) if key in store else self._recent[key]
 

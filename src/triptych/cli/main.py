@@ -27,6 +27,7 @@ VERBS = {
     "submission": "Check a file for the server of CIRR or CIRCO.",
     "compare": "Put runs into one table, with differences and quoted figures.",
     "study": "Run many trainings and compare them.",
+    "figure": "Draw a figure of the papers from finished runs.",
     "index": "Embed pictures into a gallery on disk, and look after it.",
     "audit": "Find wrong triplets, their wrong part, and what would be right.",
     "search": "Find pictures by a reference picture and a text.",

@@ -13,7 +13,7 @@ from triptych.methods.about.conesep import CONESEP as ABOUT
 from triptych.methods.base import EpochContext, Losses, Method, TripletBatch
 from triptych.methods.conesep_boundary import RandomInputs, random_boundary
 from triptych.methods.conesep_switches import ConeSepConfig
-from triptych.methods.negations import deny
+from triptych.methods.negations import PHRASES, deny
 from triptych.objectives import (
     empirical_boundary,
     fidelity,
@@ -112,6 +112,17 @@ class ConeSep(Method):
         if self.config.partition in ("none", "random"):
             return torch.ones(len(s), device=s.device)
         return self._in_unit_range(self._fidelity(s, self._boundary(s, t, batch, backbone)))
+
+    @torch.no_grad()
+    def negative_query(self, tokens: Tensor, texts: Sequence[str], backbone: Backbone) -> Tensor:
+        """Compose n of reference tokens ``[B, P, V]`` and B texts for figures: ``[B, D]``, unit rows.
+
+        Nothing is drawn: under ``neg_text = "prefixed"`` the first negation stands before every text
+        (specification, section 13).
+        """
+        if self.config.neg_text == "prefixed":
+            texts = [f"{PHRASES[0]} {text}" for text in texts]
+        return backbone.compose(tokens, texts, self.negative_tokens).vector
 
     def _unlearns(self, epoch: int) -> bool:
         """Say whether an epoch has L_ul."""

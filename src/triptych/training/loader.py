@@ -78,7 +78,7 @@ class TripletLoader:
     def order(self, epoch: int) -> np.ndarray:
         """Return the epoch's order of all rows."""
         if not self.fixed_batches:
-            return generator(self.seed, "order", epoch).permutation(len(self._ids))
+            return epoch_order(self.seed, epoch, len(self._ids))
         once = generator(self.seed, "order").permutation(len(self._ids))
         whole = self.steps_per_epoch * self.batch_size
         batches = once[:whole].reshape(self.steps_per_epoch, self.batch_size)
@@ -152,6 +152,11 @@ class TripletLoader:
 
     def _caption_generator(self, epoch: int, triplet_id: str) -> np.random.Generator | None:
         return None if self.captions == "fixed" else generator(self.seed, "captions", epoch, triplet_id)
+
+
+def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
+    """Return the order of ``count`` rows in an epoch, counted from 0: each batch takes the next ones."""
+    return generator(seed, "order", epoch).permutation(count)
 
 
 class _Columns:
