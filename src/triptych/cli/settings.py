@@ -76,6 +76,25 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     return key.strip(), _literal(value.strip())
 
 
+def parse_list(text: str) -> tuple[str, list[Any]]:
+    """Split ``KEY=VALUE,VALUE``; each value is a literal as :func:`parse_assignment` reads it.
+
+    Raises:
+        UsageError: there is no ``=``, nothing before it, or no value.
+
+    Example:
+        >>> parse_list("method.alpha=0.2,0.4"), parse_list("method.sod=neglog,ce_scaled")
+        (('method.alpha', [0.2, 0.4]), ('method.sod', ['neglog', 'ce_scaled']))
+    """
+    key, equals, values = text.partition("=")
+    if not equals or not key.strip() or not values.strip():
+        raise UsageError(f"--vary {text}: write KEY=VALUE,VALUE, such as method.alpha=0.2,0.4,0.6")
+    try:
+        return key.strip(), list(tomllib.loads(f"values = [{values}]")["values"])
+    except tomllib.TOMLDecodeError:
+        return key.strip(), [_literal(value.strip()) for value in values.split(",")]
+
+
 def _literal(value: str) -> Any:
     try:
         return tomllib.loads(f"value = {value}")["value"]
