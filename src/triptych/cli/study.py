@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from triptych.cli.study_measure import efficiency
+from triptych.cli.study_measure import claims, efficiency
 from triptych.cli.study_setting import read_assignments
 from triptych.cli.study_tables import ablate, reproduce, sweep
 from triptych.errors import UsageError
@@ -96,5 +96,5 @@ def grid(
     console.print(f"table: {out / 'grid.md'}", soft_wrap=True)
 
 
-for verb in (reproduce, ablate, sweep, efficiency):
+for verb in (reproduce, ablate, sweep, efficiency, claims):
     app.command()(verb)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
+from triptych.cli.progress import stages
 from triptych.cli.study_setting import (
     AlignOption,
     DataOptions,
@@ -76,18 +78,12 @@ def efficiency(
     forward) and as they are. Every line is measured in a process of its own, one after the other, and kept. A recall
     column a data set: its protocol's average, the reference removed.
     """
-    from triptych.methods import registry
-    from triptych.methods.ablations import ablations
     from triptych.studies.efficiency import VARIANTS
     from triptych.studies.layout import Layout
     from triptych.studies.reproduce import label_of, variant_lines
 
     chosen = list(dict.fromkeys(variant or VARIANTS))
-    known = dict(ablations())
-    for name in chosen:
-        registry.get(name.partition(".")[0])
-        if "." in name and name not in known:
-            raise UsageError(f'no ablation row "{name}"; `triptych methods ablations` lists them')
+    check_variants(chosen)
     setting = read_setting(
         out, data, noise=noise, seeds=seed, backbones=[backbone] if backbone else None, init=init,
         assignments=assignments, train=train, val=val, align_epochs=align_epochs,
@@ -123,6 +119,18 @@ def efficiency(
         console.print(f"table: {path}", soft_wrap=True)
 
 
+def check_variants(names: Sequence[str]) -> None:
+    """Raise ``UsageError`` where a method or an ablation row ``METHOD.ROW`` is unknown."""
+    from triptych.methods import registry
+    from triptych.methods.ablations import ablations
+
+    known = dict(ablations())
+    for name in names:
+        registry.get(name.partition(".")[0])
+        if "." in name and name not in known:
+            raise UsageError(f'there is no ablation row "{name}"; `triptych methods ablations` lists them')
+
+
 def write_with_costs(study: Study, layouts: Sequence[Layout], tables: Sequence[PaperTable]) -> Sequence[Path]:
     """Write layouts; those of the papers' cost tables have the counted costs before them."""
     before: dict[str, Sequence[Report]] = {}
@@ -154,8 +162,6 @@ def _costs(
     recalls: Sequence[Layout],
     **shown: Any,
 ) -> Report:
-    from dataclasses import replace
-
     from triptych.studies.efficiency import cost_report, count_cost, measure, method_settings
     from triptych.studies.layout import recall_columns
 
@@ -196,3 +202,75 @@ def _named(study: Study) -> dict[str, Any]:
 
 def _has(layout: Layout, variant: str) -> bool:
     return any((cell.row or cell.method) == variant for line in layout.lines for cell in line.cells)
+
+
+def claims(
+    out: OutOption,
+    claim: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CLAIM]...",
+            help="references: recall when the reference pictures are altered at test time (INTENT). backlash: recall"
+            " near wrong triplets before and after unlearning (ConeSep). terms: gradients of each loss term.",
+            show_default="all",
+        ),
+    ] = None,
+    data: DataOptions = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            metavar="METHOD[.ROW]",
+            help="In place of the claim's own methods (not of backlash); may be repeated.",
+            show_default="references: rcl, intent.A1, intent; terms: habit, intent, conesep",
+        ),
+    ] = None,
+    noise: NoiseOption = None,
+    seed: SeedOption = None,
+    init: InitOption = None,
+    assignments: SetOption = None,
+    jobs: JobsOption = 1,
+    dry_run: DryRunOption = False,
+    train: TrainOption = 1200,
+    val: ValOption = 480,
+    align_epochs: AlignOption = 8,
+) -> None:
+    """Measure what the papers argue and never measured; OUT/tables/claims-CLAIM.md, .csv, .json.
+
+    references: queries with spectrum mix, blur and jitter of several strengths and, on the drawn benchmark, the same
+    things over other backgrounds. backlash: ConeSep at the end of its first phase, at its end, without unlearning,
+    and with the wrong triplets left out (masking only). terms: a term below 1 % of the largest gradient is named.
+    Noise: mix 0.2 unless --noise says otherwise.
+    """
+    from triptych.studies.claims import CLAIMS, claim_lines, claim_report
+    from triptych.studies.layout import Layout
+    from triptych.studies.write_reports import write_reports
+
+    if unknown := [name for name in claim or () if name not in CLAIMS]:
+        raise UsageError(f'there is no claim "{unknown[0]}"; there are: {", ".join(CLAIMS)}')
+    chosen = [name for name in CLAIMS if not claim or name in claim]
+    check_variants(variant or ())
+    setting = read_setting(
+        out, data, noise=noise, seeds=seed, init=init, assignments=assignments, train=train, val=val,
+        align_epochs=align_epochs,
+    )  # fmt: skip
+    choice = replace(setting.choice, methods=tuple(variant or ()))
+    layouts = [
+        Layout(f"claims-{name}", CLAIMS[name], lines, quote=False)
+        for name in chosen
+        for each in choice.data
+        if (lines := claim_lines(name, each, choice, setting.training))
+    ]
+    if not layouts:
+        raise UsageError("backlash needs noise: give --noise mix:0.2 or another rate above 0")
+
+    def write(study: Study, given: Sequence[Layout]) -> Sequence[Path]:
+        reports: dict[str, list[Report]] = {}
+        with stages() as bars:
+            for layout in given:
+                name = next(each for each in CLAIMS if layout.name == f"claims-{each}")
+                own = claim_report(name, study, layout.lines, progress=bars)
+                reports.setdefault(layout.name, []).append(own)
+        return [write_reports(study.folder, name, own) for name, own in reports.items()]
+
+    run_layouts(setting, layouts, jobs=jobs, dry_run=dry_run, write=write)
