@@ -27,7 +27,7 @@ def tiny_runs(
 
 
 @pytest.fixture
-def run_small(tiny_benchmark: Path, sizes: dict[str, Any], shared_towers: None) -> Any:
+def run_small(tiny_benchmark: Path, sizes: dict[str, Any]) -> Any:
     from triptych.methods.ablations import apply_ablations
     from triptych.noise import NoiseManifest
     from triptych.training.train import train
@@ -55,8 +55,9 @@ def small_evaluation(tiny_benchmark: Path) -> Any:
     def score(words: tuple[str, ...]) -> None:
         which, target = words[words.index("--checkpoint") + 1], Path(words[words.index("--json") + 1])
         context = "--no-context" not in words
-        evaluate(f"{words[1]}/{which}", tiny_benchmark, protocol=REFERENCE_REMOVED, context=context).write(
-            target
+        result = evaluate(
+            words[1], tiny_benchmark, checkpoint=which, protocol=REFERENCE_REMOVED, context=context
         )
+        result.write(target)
 
     return score

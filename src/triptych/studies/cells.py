@@ -133,6 +133,7 @@ class Study:
         switches: method to its switches, for all its cells.
         backbone: settings of the backbone, for all cells.
         marker: the file that says what the cells share.
+        scored: which models of a cell are evaluated; the tables are of the best.
     """
 
     data: Mapping[str, Path]
@@ -143,6 +144,7 @@ class Study:
     switches: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     backbone: Mapping[str, Any] = field(default_factory=dict)
     marker: str = "study.json"
+    scored: tuple[str, ...] = ("best",)
 
     def claim(self) -> None:
         """Make the folder this study's.

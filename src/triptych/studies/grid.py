@@ -24,7 +24,16 @@ def make_grid(
     switches: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Study:
     """Make the study of a grid; the arguments are as :class:`~triptych.studies.cells.Study` has them."""
-    return Study({"": data}, folder, tuple(cells), init, training or {}, switches or {}, marker="grid.json")
+    return Study(
+        {"": data},
+        folder,
+        tuple(cells),
+        init,
+        training or {},
+        switches or {},
+        marker="grid.json",
+        scored=("best", "last"),
+    )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ from triptych.evaluation.quoted import Quoted, as_printed, quoted_rows
 from triptych.evaluation.tables import Table
 from triptych.studies.cells import Cell, NoiseLevel, Study
 
+BEST = (
+    "Each run counts by its best epoch, which was chosen on the queries that are reported, as in the papers."
+)
 ANY = "*:"
 """Before a metric: one column for each category."""
 
@@ -120,7 +123,7 @@ def lay_out(study: Study, layout: Layout, *, samples: int = 1000) -> Report:
     if comparison.differences:
         tables += [difference_table(comparison, each) for each in comparison.protocol.conventions]
     tables += honesty_tables(comparison)
-    notes = [*layout.notes, *comparison_notes(comparison, mode)]
+    notes = [*layout.notes, *comparison_notes(comparison, mode), BEST]
     if layout.printed and _is_printed_setting(comparison):
         notes.append(f"{layout.printed.source}: quoted, not measured here (BLIP-2 ViT-g, reference removed).")
     kept = [{"table": layout.name, **record} for record in records(comparison, mode)]

@@ -35,22 +35,19 @@ class Prediction:
         return f"about {length}, by the {self.measured} cells that are finished"
 
 
-def predict(
-    study: Study, triplets: Mapping[str, int], *, jobs: int = 1, flops: float | None = None
-) -> Prediction:
+def predict(study: Study, triplets: Mapping[str, int], *, flops: float | None = None) -> Prediction:
     """Predict how long the unfinished cells of a study take.
 
     Args:
         study: its cells.
         triplets: training triplets of each data set.
-        jobs: cells at once; they share the machine, so only the count of processes changes.
         flops: operations a second of this machine; measured where not given.
     """
     counts = _Counts(study, triplets, flops or measured_flops(seconds=0.2))
     ratios = []
     for cell in study.cells:
         path = study.folder / cell.name / CELL
-        if path.is_file():
+        if path.is_file() and counts.seconds(cell):
             ratios.append(json.loads(path.read_text(encoding="utf-8"))["seconds"] / counts.seconds(cell))
     missing = [counts.seconds(cell) for cell in study.cells if not study.is_done(cell)]
     return Prediction(sum(missing) * (statistics.median(ratios) if ratios else 1.0), len(ratios))
@@ -66,7 +63,7 @@ class _Counts:
     def seconds(self, cell: Cell) -> float:
         """Return a cell's seconds at full speed."""
         settings = TrainingConfig.model_validate(training_of(self.study, cell))
-        key = (cell.method, cell.row, cell.settings, cell.backbone, cell.data)
+        key = (cell.method, cell.row, _as_cost(cell), cell.backbone, cell.data)
         if key not in self._epochs:
             backbone = {**self._start(cell), **self.study.backbone, **section_of(cell, "backbone")}
             options = Options(
@@ -86,6 +83,14 @@ class _Counts:
             return {"name": cell.backbone or "lite"}
         found: Mapping[str, object] = read_settings(model_folder(init))["backbone"]
         return found
+
+
+def _as_cost(cell: Cell) -> tuple[tuple[str, str], ...]:
+    """Return a cell's settings, those that cost nothing alike: of a weight it matters only whether it is 0."""
+    return tuple(
+        (key, "weight" if isinstance(json.loads(value), float) and json.loads(value) > 0 else value)
+        for key, value in cell.settings
+    )
 
 
 def readable_time(seconds: float) -> str:

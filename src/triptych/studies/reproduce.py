@@ -75,7 +75,7 @@ def _layout(table: PaperTable, wanted: Sequence[str], data: str, kind: DataKind,
         notes.append(f"This data has no subsets of the gallery: no {', '.join(missing)}.")
     return Layout(
         name=table.name,
-        title=f"{table.name}, {table.title.lower()}" if table.title != "Cost" else f"{table.name}, recall",
+        title=f"{table.name}, {table.title}" if table.title != "Cost" else f"{table.name}, recall",
         lines=tuple(lines),
         columns=columns,
         baseline=full,

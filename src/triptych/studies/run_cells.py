@@ -110,7 +110,7 @@ def _run_cell(
         else:
             _triptych(environment, "train", "-o", folder, *options_of(study, cell, manifest))
     trained = time.monotonic() - started
-    for which in ("best", "last"):
+    for which in study.scored:
         _triptych(
             environment, "evaluate", folder, "--data", study.data[cell.data], "--checkpoint", which,
             "--protocol", protocol_of(own_protocol), "--json", folder / f"evaluation-{which}.json",
