@@ -27,7 +27,7 @@ def reproduce(folder: Path) -> dict[str, str]:
     words += [word for name in METHODS for word in ("--method", name)]
     words += [word for seed in SEEDS for word in ("--seed", seed)]
     words += ["--train", "96", "--val", "30", "--align-epochs", "1", "--set", "training.batch_size=16"]
-    words += ["--set", "training.epochs=2", "--set", "intent.counterfactual_bank=2"]
+    words += ["--set", "training.epochs=2", "--set", "intent.counterfactual_bank=4"]
     environment = {**os.environ, "TRIPTYCH_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "triptych", *words]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

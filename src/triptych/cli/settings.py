@@ -16,7 +16,7 @@ else:
     import tomli as tomllib
 
 SECTIONS = ("method", "training", "backbone", "data")
-DATA_KEYS = ("path", "images", "noise", "drop_noisy", "init", "cache")
+DATA_KEYS = ("path", "images", "noise", "drop_noisy", "leave_out_missing", "init", "cache")
 
 Settings = dict[str, dict[str, Any]]
 
@@ -55,7 +55,7 @@ def merge(
     if unknown := sorted(set(settings["data"]) - set(DATA_KEYS)):
         raise UsageError(f'data: unknown setting "{unknown[0]}"; known here: {", ".join(DATA_KEYS)}')
     for key, value in settings["data"].items():
-        if key != "drop_noisy" and value is not None:
+        if key not in ("drop_noisy", "leave_out_missing") and value is not None:
             settings["data"][key] = str(value)  # a folder may be called 2024
     return settings
 
