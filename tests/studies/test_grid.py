@@ -1,5 +1,7 @@
 """The grid: cells that are runs, kept when finished, and one table."""
 
+from __future__ import annotations
+
 import json
 import shutil
 from pathlib import Path
@@ -10,17 +12,10 @@ from typer.testing import CliRunner
 
 from triptych.cli.study import app
 from triptych.errors import TriptychError, UsageError
-from triptych.studies import grid as module
-from triptych.studies.grid import (
-    Cell,
-    Grid,
-    NoiseLevel,
-    is_done,
-    manifest_of,
-    parse_noise,
-    run_grid,
-    to_markdown,
-)
+from triptych.studies import run_cells as module
+from triptych.studies.cells import Cell, NoiseLevel, parse_noise
+from triptych.studies.grid import make_grid, run_grid, to_markdown
+from triptych.studies.run_cells import manifest_of, options_of
 from triptych.triplets import read_benchmark
 
 CLEAN, HALF = NoiseLevel("mix", 0.0), NoiseLevel("mix", 0.5)
@@ -46,61 +41,11 @@ def test_the_data_sets_own_manifest_comes_first(tiny_benchmark: Path, tmp_path: 
     assert manifest_of(read_benchmark(data), HALF, tmp_path / "noise") == data / "noise" / made.name
 
 
-@pytest.fixture
-def tiny_runs(
-    monkeypatch: pytest.MonkeyPatch, run_small: Any, small_evaluation: Any
-) -> list[tuple[str, ...]]:
-    """Stand in for the processes: verbs that do little, in this process; what was called is listed."""
-    calls: list[tuple[str, ...]] = []
-
-    def verb(threads: int, *arguments: Any) -> None:
-        words = tuple(map(str, arguments))
-        calls.append(words)
-        (run_small if words[0] == "train" else small_evaluation)(words)
-
-    monkeypatch.setattr(module, "_triptych", verb)
-    return calls
-
-
-@pytest.fixture
-def run_small(tiny_benchmark: Path, sizes: dict[str, Any]) -> Any:
-    from triptych.noise import NoiseManifest
-    from triptych.training.train import train
-
-    def run(words: tuple[str, ...]) -> None:
-        given = dict(zip(words[1::2], words[2::2], strict=False))
-        train(
-            tiny_benchmark,
-            given["-o"],
-            method=given["--method"],
-            backbone=sizes,
-            noise=NoiseManifest.read(given["--noise"]) if "--noise" in given else None,
-            training={"epochs": 1, "batch_size": 8},
-        )
-
-    return run
-
-
-@pytest.fixture
-def small_evaluation(tiny_benchmark: Path) -> Any:
-    from triptych.evaluation import REFERENCE_REMOVED
-    from triptych.training.evaluate import evaluate
-
-    def score(words: tuple[str, ...]) -> None:
-        which, target = words[words.index("--checkpoint") + 1], Path(words[words.index("--json") + 1])
-        context = "--no-context" not in words
-        evaluate(f"{words[1]}/{which}", tiny_benchmark, protocol=REFERENCE_REMOVED, context=context).write(
-            target
-        )
-
-    return score
-
-
 def test_a_grid_runs_keeps_what_is_done_and_writes_a_table(
     lite_weights: None, tiny_benchmark: Path, tmp_path: Path, tiny_runs: list[tuple[str, ...]]
 ) -> None:
     cells = (Cell("infonce", CLEAN, 0), Cell("infonce", HALF, 0), Cell("rcl", HALF, 0))
-    grid = Grid(tiny_benchmark, tmp_path / "grid", cells[:2])
+    grid = make_grid(tiny_benchmark, tmp_path / "grid", cells[:2])
     first = run_grid(grid)
     assert [outcome.cell for outcome in first] == list(cells[:2])
     assert first[0].detection is None
@@ -110,7 +55,7 @@ def test_a_grid_runs_keeps_what_is_done_and_writes_a_table(
     assert len(tiny_runs) == 6
 
     told: list[Cell] = []
-    wider = Grid(tiny_benchmark, tmp_path / "grid", cells)
+    wider = make_grid(tiny_benchmark, tmp_path / "grid", cells)
     run_grid(wider, told=lambda cell, seconds: told.append(cell))
     assert told == [cells[2]]
     assert len(tiny_runs) == 9
@@ -118,12 +63,12 @@ def test_a_grid_runs_keeps_what_is_done_and_writes_a_table(
     row = next(line for line in table.splitlines() if line.startswith("| mix 0 | `infonce` | 0 | **"))
     assert all(float(cell) >= 0 for cell in row.split("|")[8:10])  # image-only and text-only
     assert "not run" not in table
-    run_grid(Grid(tiny_benchmark, tmp_path / "grid", cells[2:]))
+    run_grid(make_grid(tiny_benchmark, tmp_path / "grid", cells[2:]))
     assert (tmp_path / "grid" / "grid.md").read_text() == table  # what was finished before stays in it
-    assert "not run" in to_markdown(Grid(tiny_benchmark, tmp_path / "x", cells), [])
+    assert "not run" in to_markdown(make_grid(tiny_benchmark, tmp_path / "x", cells), [])
 
     with pytest.raises(UsageError, match="another training"):
-        run_grid(Grid(tiny_benchmark, tmp_path / "grid", cells, training={"epochs": 3}))
+        run_grid(make_grid(tiny_benchmark, tmp_path / "grid", cells, training={"epochs": 3}))
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_finished(
@@ -133,17 +78,17 @@ def test_a_cell_that_fails_is_named_and_the_others_are_finished(
 
     works = module._triptych
 
-    def verb(threads: int, *arguments: Any) -> None:
+    def verb(environment: Any, *arguments: Any) -> None:
         if "rcl" in arguments:
             raise subprocess.CalledProcessError(1, "triptych", stderr="error: no luck")
-        works(threads, *arguments)
+        works(environment, *arguments)
 
     monkeypatch.setattr(module, "_triptych", verb)
     cells = (Cell("rcl", CLEAN, 0), Cell("infonce", CLEAN, 0))
-    grid = Grid(tiny_benchmark, tmp_path / "grid", cells)
+    grid = make_grid(tiny_benchmark, tmp_path / "grid", cells)
     with pytest.raises(TriptychError, match="1 of 2 cells failed:\nrcl-mix-0-seed0: error: no luck"):
         run_grid(grid)
-    assert [is_done(grid, cell) for cell in cells] == [False, True]
+    assert [grid.is_done(cell) for cell in cells] == [False, True]
 
 
 def test_the_command_lists_its_cells(tiny_benchmark: Path, tmp_path: Path) -> None:
@@ -170,9 +115,9 @@ def test_the_command_lists_its_cells(tiny_benchmark: Path, tmp_path: Path) -> No
 
 
 def test_cells_get_their_settings(tmp_path: Path) -> None:
-    grid = Grid(tmp_path, tmp_path, (), tmp_path / "al", {"epochs": 2}, {"intent": {"window": "px64"}})
+    grid = make_grid(tmp_path, tmp_path, (), tmp_path / "al", {"epochs": 2}, {"intent": {"window": "px64"}})
     level = NoiseLevel("mix", 0.5, oracle=True)
-    words = [str(w) for w in module._options(grid, Cell("intent", level, 3), tmp_path / "n.json")]
+    words = [str(w) for w in options_of(grid, Cell("intent", level, 3), tmp_path / "n.json")]
     assert "--drop-noisy" in words
     assert words[words.index("--seed") + 1] == "3"
     assert [json.loads(w.partition("=")[2]) for w in words if "=" in w] == [2, "px64"]

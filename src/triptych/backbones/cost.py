@@ -12,6 +12,7 @@ Everything runs on torch's meta device, which knows shapes and holds no values. 
 from __future__ import annotations
 
 import contextlib
+import copy
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ def planned_backbone(settings: Mapping[str, Any]) -> Backbone:
     values = dict(settings)
     name = str(values.get("name", "lite"))
     if "sizes" not in config_class(name).model_fields:  # its weights come with it
-        return create_backbone(values).to("meta")
+        return copy.deepcopy(create_backbone(values)).to("meta")  # a tower may be in use elsewhere
     from pathlib import Path
 
     from triptych.backbones.blip2 import read_sizes

@@ -16,7 +16,7 @@ else:
     import tomli as tomllib
 
 SECTIONS = ("method", "training", "backbone", "data")
-DATA_KEYS = ("path", "images", "noise", "drop_noisy", "init", "cache")
+DATA_KEYS = ("path", "images", "noise", "drop_noisy", "leave_out_missing", "init", "cache")
 
 Settings = dict[str, dict[str, Any]]
 
@@ -55,7 +55,7 @@ def merge(
     if unknown := sorted(set(settings["data"]) - set(DATA_KEYS)):
         raise UsageError(f'data: unknown setting "{unknown[0]}"; known here: {", ".join(DATA_KEYS)}')
     for key, value in settings["data"].items():
-        if key != "drop_noisy" and value is not None:
+        if key not in ("drop_noisy", "leave_out_missing") and value is not None:
             settings["data"][key] = str(value)  # a folder may be called 2024
     return settings
 
@@ -74,6 +74,25 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise UsageError(f"--set {text}: write KEY=VALUE, such as method.alpha=0.6")
     return key.strip(), _literal(value.strip())
+
+
+def parse_list(text: str) -> tuple[str, list[Any]]:
+    """Split ``KEY=VALUE,VALUE``; each value is a literal as :func:`parse_assignment` reads it.
+
+    Raises:
+        UsageError: there is no ``=``, nothing before it, or no value.
+
+    Example:
+        >>> parse_list("method.alpha=0.2,0.4"), parse_list("method.sod=neglog,ce_scaled")
+        (('method.alpha', [0.2, 0.4]), ('method.sod', ['neglog', 'ce_scaled']))
+    """
+    key, equals, values = text.partition("=")
+    if not equals or not key.strip() or not values.strip():
+        raise UsageError(f"--vary {text}: write KEY=VALUE,VALUE, such as method.alpha=0.2,0.4,0.6")
+    try:
+        return key.strip(), list(tomllib.loads(f"values = [{values}]")["values"])
+    except tomllib.TOMLDecodeError:
+        return key.strip(), [_literal(value.strip()) for value in values.split(",")]
 
 
 def _literal(value: str) -> Any:

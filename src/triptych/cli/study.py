@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from triptych.cli.settings import parse_assignment
+from triptych.cli.study_measure import claims, efficiency
+from triptych.cli.study_setting import read_assignments
+from triptych.cli.study_tables import ablate, reproduce, sweep
 from triptych.errors import UsageError
 
 app = typer.Typer(
@@ -63,20 +65,21 @@ def grid(
     """
     from triptych.methods import registry
     from triptych.studies import grid as study_grid
+    from triptych.studies.cells import Cell, parse_noise
 
-    levels = [level for text in noise or ["mix:0,0.5"] for level in study_grid.parse_noise(text)]
+    levels = [level for text in noise or ["mix:0,0.5"] for level in parse_noise(text)]
     methods = method or list(registry.names())
     for name in methods:
         registry.get(name)
-    training, switches = _settings(assignments or [], registry.names())
+    training, backbone, switches = read_assignments(assignments or (), registry.names())
+    if backbone:
+        raise UsageError("--set backbone: a grid has none; `triptych study reproduce` and `sweep` have")
     for name in methods:
         registry.configure(name, switches.get(name, {}))
-    cells = tuple(
-        study_grid.Cell(name, level, each) for level in levels for each in seed or [0] for name in methods
-    )
-    plan = study_grid.Grid(data, out, cells, init, training, switches)
+    cells = tuple(Cell(name, level, each) for level in levels for each in seed or [0] for name in methods)
+    plan = study_grid.make_grid(data, out, cells, init, training, switches)
     console = Console(highlight=False)
-    done = {cell for cell in cells if study_grid.is_done(plan, cell)}
+    done = {cell for cell in cells if plan.is_done(cell)}
     if dry_run:
         for cell in cells:
             console.print(f"{cell.name}  {'done' if cell in done else 'to run'}", soft_wrap=True)
@@ -84,7 +87,7 @@ def grid(
     console.print(f"{len(cells)} cells, {len(done)} of them done; {jobs} at once")
     count = len(done)
 
-    def told(cell: study_grid.Cell, seconds: float) -> None:
+    def told(cell: Cell, seconds: float) -> None:
         nonlocal count
         count += 1
         console.print(f"{count}/{len(cells)}  {cell.name}  {seconds:.0f} s", soft_wrap=True)
@@ -93,20 +96,5 @@ def grid(
     console.print(f"table: {out / 'grid.md'}", soft_wrap=True)
 
 
-def _settings(
-    assignments: list[str], methods: tuple[str, ...]
-) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    training: dict[str, Any] = {}
-    switches: dict[str, dict[str, Any]] = {}
-    for assignment in assignments:
-        name, value = parse_assignment(assignment)
-        section, _, key = name.partition(".")
-        if section == "training" and key:
-            training[key] = value
-        elif section in methods and key:
-            switches.setdefault(section, {})[key] = value
-        else:
-            raise UsageError(
-                f"--set {assignment}: write training.KEY=VALUE or METHOD.SWITCH=VALUE ({', '.join(methods)})"
-            )
-    return training, switches
+for verb in (reproduce, ablate, sweep, efficiency, claims):
+    app.command()(verb)

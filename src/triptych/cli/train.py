@@ -69,6 +69,13 @@ def train(
         bool,
         typer.Option("--drop-noisy", help="Leave the manifest's triplets out, as a perfect filter would."),
     ] = False,
+    leave_out_missing: Annotated[
+        bool,
+        typer.Option(
+            "--leave-out-missing",
+            help="Where pictures are missing, train and validate on what is left, and say how much that is.",
+        ),
+    ] = False,
     init: Annotated[
         str | None,
         typer.Option(
@@ -116,6 +123,7 @@ def train(
         "--images": ("data", "images", images),
         "--noise": ("data", "noise", noise),
         "--drop-noisy": ("data", "drop_noisy", drop_noisy or None),
+        "--leave-out-missing": ("data", "leave_out_missing", leave_out_missing or None),
         "--noise-curriculum": ("training", "noise_curriculum", _rates(noise_curriculum)),
         "--init": ("data", "init", init),
         "--method": ("method", "name", method),
@@ -158,12 +166,15 @@ def _rates(text: str | None) -> list[float] | None:
 def _train(settings: Settings, out: Path) -> Run:
     from triptych.training.train import train as start
     from triptych.triplets import read_benchmark
+    from triptych.triplets.missing import missing_pictures
 
     given = settings["data"]
     images = given.get("images")
     benchmark = read_benchmark(given["path"], images=images)
     if not _QUIET:
         warn(*benchmark.warnings)
+        if given.get("leave_out_missing"):
+            warn(*(f"left out: {line.sentence}" for line in missing_pictures(benchmark)))
     with stages(quiet=_QUIET) as bars:
         return start(
             benchmark,
@@ -172,6 +183,7 @@ def _train(settings: Settings, out: Path) -> Run:
             backbone=settings["backbone"],
             noise=given.get("noise"),
             drop_noisy=given.get("drop_noisy", False),
+            leave_out_missing=given.get("leave_out_missing", False),
             init=given.get("init"),
             training=settings["training"],
             images=images,

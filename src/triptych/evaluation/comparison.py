@@ -24,17 +24,19 @@ class Result:
         seed: of its training; None where that is not known.
         settings: its settings beside method, noise and seed, by dotted name; runs that differ in them are not seeds
             of one thing.
+        label: what tables call it in place of the method, such as an ablation row's name.
     """
 
     name: str
     evaluation: Evaluation
     seed: int | None
     settings: Mapping[str, str]
+    label: str = ""
 
     @property
     def method(self) -> str:
-        """The method's name."""
-        return self.evaluation.model.method
+        """The method's name, or the label in its place."""
+        return self.label or self.evaluation.model.method
 
     @property
     def noise(self) -> str:

@@ -37,8 +37,8 @@ def comparison_tables(
         categories = [name for name in comparison.gallery_sizes if len(comparison.gallery_sizes) > 1]
         tables += [_category(comparison, name, comparison.protocol.headline, quote) for name in categories]
     if comparison.differences:
-        tables += [_differences(comparison, reference) for reference in comparison.protocol.conventions]
-    tables += _honesty(comparison)
+        tables += [difference_table(comparison, reference) for reference in comparison.protocol.conventions]
+    tables += honesty_tables(comparison)
     return tuple(tables)
 
 
@@ -174,7 +174,7 @@ def _figures(comparison: Comparison, reference: Reference, quote: QuoteMode) -> 
     lines = [
         (
             (group.method, group.noise, _seeds(group)),
-            tuple(_spread(group.figures(metric, reference=reference)) for metric in metrics),
+            tuple(spread(group.figures(metric, reference=reference)) for metric in metrics),
             False,
         )
         for group in comparison.groups
@@ -202,7 +202,7 @@ def _category(comparison: Comparison, category: str, reference: Reference, quote
     lines = [
         (
             (group.method, group.noise, _seeds(group)),
-            tuple(_spread(group.by_category(category, metric, reference)) for metric in metrics),
+            tuple(spread(group.by_category(category, metric, reference)) for metric in metrics),
             False,
         )
         for group in comparison.groups
@@ -224,7 +224,8 @@ def _category(comparison: Comparison, category: str, reference: Reference, quote
     return _table(title, ("method", "noise", "seeds", *metrics), lines)
 
 
-def _differences(comparison: Comparison, reference: Reference) -> Table:
+def difference_table(comparison: Comparison, reference: Reference) -> Table:
+    """Show the differences to the baseline, those clear of zero with a star."""
     own = [each for each in comparison.differences if each.reference == reference]
     metrics = list(dict.fromkeys(each.metric for each in own))
     groups = list(dict.fromkeys(each.group.name for each in own))
@@ -244,7 +245,7 @@ def _differences(comparison: Comparison, reference: Reference) -> Table:
     return _table(title, ("method", *metrics), lines)
 
 
-def _honesty(comparison: Comparison) -> list[Table]:
+def honesty_tables(comparison: Comparison) -> list[Table]:
     """Show what each figure alone would hide."""
     metric = comparison.protocol.selection[0]
     precision = next(
@@ -259,10 +260,10 @@ def _honesty(comparison: Comparison) -> list[Table]:
     heads = [(group.method, group.noise, _seeds(group)) for group in comparison.groups]
     halves, rest = [], []
     for head, group in zip(heads, comparison.groups, strict=True):
-        both = [_spread(group.figures(metric, reference=each)) for each in ("kept", "removed")]
-        alone = [_spread(group.figures(metric, half, headline)) for half in HALVES]
+        both = [spread(group.figures(metric, reference=each)) for each in ("kept", "removed")]
+        alone = [spread(group.figures(metric, half, headline)) for half in HALVES]
         halves.append((head, (*both, *alone), False))
-        several = [] if precision is None else [_spread(group.figures(precision, reference=headline))]
+        several = [] if precision is None else [spread(group.figures(precision, reference=headline))]
         rest.append((head, (*several, _wording(group, metric, headline), _effective(group)), False))
     several_head = () if precision is None else (f"{precision}*",)
     return [
@@ -311,7 +312,8 @@ def _table(
     )
 
 
-def _spread(values: FloatArray) -> str:
+def spread(values: FloatArray) -> str:
+    """Write the mean over seeds and, of several, their standard deviation."""
     if not len(values):
         return NOTHING
     mean = percent(float(values.mean()))

@@ -11,8 +11,9 @@ from typing import Any
 from triptych.errors import DataError, UsageError
 from triptych.evaluation import Evaluation
 from triptych.evaluation.comparison import Result, Unfinished
+from triptych.studies.cells import CELL, MARKERS
 
-CONFIG, CELL = "config.json", "cell.json"
+CONFIG = "config.json"
 _OWN = ("data", "images", "noise", "drop_noisy", "hash", "seed")  # no settings of a method
 
 
@@ -66,7 +67,7 @@ def _at(path: Path, checkpoint: str) -> Iterator[Result | Unfinished]:
             f"{path}: there is no run, no grid and no result here\n"
             "  Give the folders of runs or grids, or JSON files of `triptych evaluate --json`."
         )
-    in_grid = (path / "grid.json").is_file()
+    in_grid = any((path / marker).is_file() for marker in MARKERS)
     for folder in cells:
         if in_grid and not (folder / CELL).is_file():
             yield Unfinished(folder.name, "the cell is not finished")

@@ -16,6 +16,7 @@ from triptych.evaluation import REFERENCE_REMOVED, Evaluation
 from triptych.files import atomic_write, write_json
 from triptych.noise import NoiseManifest, inject
 from triptych.randomness import generator
+from triptych.studies.drawn_start import ALIGN_BATCH, Stages, aligned_start, drawn_benchmark
 from triptych.studies.html import (
     Answers,
     Comparison,
@@ -26,7 +27,6 @@ from triptych.studies.html import (
     result_row,
     thumbnail_data_uri,
 )
-from triptych.training.align import align, read_captions
 from triptych.training.evaluate import SplitEvaluator, noise_info
 from triptych.training.loop import Watcher
 from triptych.training.model import load_model
@@ -34,12 +34,10 @@ from triptych.training.run import Run
 from triptych.training.train import resume, train
 from triptych.triplets import Benchmark, ImageStore, read_benchmark
 from triptych.triplets.images import ImageError
-from triptych.triplets.rendered import render_benchmark
 from triptych.triplets.text import join_captions
 
-Stages = Callable[[str, int, int], None]
 Watch = Callable[[str], Watcher]
-QUERIES, HITS, ALIGN_BATCH = 10, 5, 64
+QUERIES, HITS = 10, 5
 _TITLES = {"infonce": "InfoNCE", "intent": "INTENT", "rcl": "RCL"}
 
 
@@ -113,15 +111,9 @@ def _claim(folder: Path, settings: DemoSettings) -> None:
 
 def _data(folder: Path, settings: DemoSettings, stages: Stages) -> tuple[Benchmark, Path | None]:
     if settings.data is None:
-        path = folder / "data"
-        if not path.exists():
-            render_benchmark(
-                path,
-                seed=settings.seed,
-                train=settings.train,
-                val=settings.val,
-                progress=lambda done, total: stages("drawing", done, total),
-            )
+        path = drawn_benchmark(
+            folder / "data", train=settings.train, val=settings.val, seed=settings.seed, stages=stages
+        )
     else:
         path = Path(settings.data)
     return read_benchmark(path), _captions(path)
@@ -144,18 +136,15 @@ def _backbone(settings: DemoSettings) -> dict[str, Any]:
 
 
 def _align(folder: Path, settings: DemoSettings, images: ImageStore, captions: Path, stages: Stages) -> Path:
-    target = folder / "aligned"
-    if not (target / "model.safetensors").is_file():
-        pairs = read_captions(captions)
-        # Few drawn scenes: without the identity term the composition ignores its picture, and INTENT collapses.
-        options = {
-            "epochs": settings.align_epochs,
-            "batch_size": min(ALIGN_BATCH, len(pairs)),
-            "identity": 1.0,
-            "seed": settings.seed,
-        }
-        align(images, pairs, target, backbone=_backbone(settings), settings=options, stages=stages)
-    return target
+    return aligned_start(
+        folder / "aligned",
+        images,
+        captions,
+        backbone=_backbone(settings),
+        epochs=settings.align_epochs,
+        seed=settings.seed,
+        stages=stages,
+    )
 
 
 def _train(

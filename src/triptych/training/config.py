@@ -96,6 +96,7 @@ class RunConfig(BaseModel):
     images: str | None = None
     noise: str | None = None
     drop_noisy: bool = False
+    leave_out_missing: bool = False
     init: str | None = None
     backbone: dict[str, Any] = Field(default_factory=lambda: {"name": "lite"})
     method: dict[str, Any] = Field(default_factory=lambda: {"name": "intent"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ from triptych.triplets import Benchmark, QuerySet, read_benchmark
 from triptych.triplets.text import PHRASINGS, CaptionMode, TextStyle, clean, join_captions
 
 _CHUNK = 256
+References = Callable[[Sequence[str]], Tensor]
+"""Gives the frozen tokens ``[N, P, V]`` of N reference pictures, by id, in place of the cache's."""
 CONTEXT_ROWS = ("image-only", "text-only", "empty text", "average reference")
 
 
@@ -161,6 +163,7 @@ class SplitEvaluator:
         samples: int = 0,
         seed: int = 0,
         memory_budget_bytes: int = MEMORY_BUDGET_BYTES,
+        references: References | None = None,
     ) -> Evaluation:
         """Rank every query and report.
 
@@ -175,11 +178,10 @@ class SplitEvaluator:
             samples: bootstrap draws; 0 = no interval.
             seed: the bootstrap's seed.
             memory_budget_bytes: bound of the ranking's blocks.
+            references: gives the references' tokens to compose with, such as those of altered pictures.
         """
         galleries = [self._targets(model, part.gallery) for part in self.query_sets]
-        queries: dict[str, list[Tensor]] = {
-            "composed": [self._composed(model, i) for i in range(len(self.query_sets))]
-        }
+        queries: dict[str, list[Tensor]] = {"composed": self.queries(model, references)}
         if context:
             queries |= self._context(model)
         if phrasings:
@@ -217,6 +219,11 @@ class SplitEvaluator:
         )
 
     @torch.inference_mode()
+    def queries(self, model: Model, references: References | None = None) -> list[Tensor]:
+        """Embed the queries of every category: ``[N, D]`` each; ``references`` as in :meth:`evaluate`."""
+        return [self._composed(model, i, references=references) for i in range(len(self.query_sets))]
+
+    @torch.inference_mode()
     def top(self, model: Model, k: int, *, memory_budget_bytes: int = MEMORY_BUDGET_BYTES) -> list[Ranking]:
         """Rank the gallery for each query, its reference taken out, and keep the best k; one ranking a category.
 
@@ -252,22 +259,29 @@ class SplitEvaluator:
         return within_image_cosine(targets.numpy()) if targets.shape[1] > 1 else None
 
     def _composed(
-        self, model: Model, index: int, texts: Sequence[str] | None = None, mean: bool = False
+        self,
+        model: Model,
+        index: int,
+        texts: Sequence[str] | None = None,
+        mean: bool = False,
+        references: References | None = None,
     ) -> Tensor:
         part = self.query_sets[index]
         words = list(texts or self._texts[index])
-        references = part.queries.column("reference")
+        names = part.queries.column("reference")
         average = self._mean_tokens(part) if mean else None
 
         def embed(start: int) -> Tensor:
             stop = start + _CHUNK
-            if average is None:
-                tokens = self._tokens(references[start:stop], model)
+            if references is not None:
+                tokens = references(names[start:stop]).to(model.backbone.device)
+            elif average is None:
+                tokens = self._tokens(names[start:stop], model)
             else:
                 tokens = average.expand(len(words[start:stop]), -1, -1).to(model.backbone.device)
             return model.embed_queries(tokens, words[start:stop])
 
-        return torch.cat([embed(start).float().cpu() for start in range(0, len(references), _CHUNK)])
+        return torch.cat([embed(start).float().cpu() for start in range(0, len(names), _CHUNK)])
 
     def _context(self, model: Model) -> Mapping[str, list[Tensor]]:
         indices = range(len(self.query_sets))

@@ -81,13 +81,13 @@ def trace(
     """
     recorder = Recorder(shape, text_length)
     method = create(name, switches, shape)
-    large, small = _batch(shape, _LARGE), _batch(shape, _SMALL)
+    large, small = made_up_batch(shape, _LARGE), made_up_batch(shape, _SMALL)
     steps = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         method.remember(large.triplet_ids)
         for epoch in range(LATE + 1):
-            _begin(method, recorder, large, epoch)
+            begin_epoch(method, recorder, large, epoch)
             if epoch == LATE - 1:
                 method.losses(large, recorder)  # something to remember
             if epoch in (0, LATE):
@@ -133,15 +133,16 @@ class _Context:
         return iter([self.batch])
 
 
-def _begin(method: Method, recorder: Recorder, batch: TripletBatch, epoch: int) -> None:
+def begin_epoch(method: Method, backbone: Backbone, batch: TripletBatch, epoch: int) -> None:
+    """Let a method prepare an epoch whose data is one batch; method and backbone are in train mode then."""
     if method.memory is not None:
         method.memory.begin_epoch(epoch, resumed=False)
     method.eval()
-    recorder.eval()
+    backbone.eval()
     with torch.no_grad():
-        method.begin_epoch(_Context(recorder, batch, epoch))
+        method.begin_epoch(_Context(backbone, batch, epoch))
     method.train()
-    recorder.train()
+    backbone.train()
 
 
 def _step(method: Method, recorder: Recorder, batch: TripletBatch) -> Step:
@@ -165,7 +166,8 @@ def _step(method: Method, recorder: Recorder, batch: TripletBatch) -> Step:
     )
 
 
-def _batch(shape: BackboneShape, size: int) -> TripletBatch:
+def made_up_batch(shape: BackboneShape, size: int) -> TripletBatch:
+    """Make a batch of random tokens and pixels in a backbone's shape."""
     draws = torch.Generator().manual_seed(0)
     side = shape.image_size
 

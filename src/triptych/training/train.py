@@ -32,6 +32,7 @@ from triptych.training.processes import Processes, make_accelerator
 from triptych.training.run import Run
 from triptych.training.splits import find_split
 from triptych.triplets import Benchmark, TripletTable, read_benchmark
+from triptych.triplets.missing import table_without_missing, without_missing
 
 Stages = Callable[[str, int, int], None]
 """Called with (what is being done, done, total) for the work before the first step."""
@@ -45,6 +46,7 @@ def train(
     backbone: str | Mapping[str, Any] | None = None,
     noise: NoiseManifest | str | Path | None = None,
     drop_noisy: bool = False,
+    leave_out_missing: bool = False,
     init: str | Path | None = None,
     training: Mapping[str, Any] | None = None,
     images: str | Path | None = None,
@@ -61,6 +63,8 @@ def train(
         backbone: a name, or ``{"name": ..., sizes}``; what is not said is as in ``init``, else lite's default.
         noise: a manifest that corrupts the training triplets.
         drop_noisy: leave the manifest's triplets out instead: what a perfect filter would reach.
+        leave_out_missing: leave out the triplets, queries and gallery pictures whose pictures are not there; the
+            manifest is of all triplets, and is applied first.
         init: a model folder whose backbone weights to start from, such as ``align`` writes.
         training: settings of :class:`~triptych.training.config.TrainingConfig`.
         images: where the pictures are, if not beside the triplets.
@@ -85,6 +89,7 @@ def train(
             "images": str(Path(images).resolve()) if images else None,
             "noise": str(noise) if isinstance(noise, str | Path) else "given" if noise else None,
             "drop_noisy": drop_noisy,
+            "leave_out_missing": leave_out_missing,
             "init": str(Path(init).resolve()) if init else None,
             "backbone": _backbone_settings(backbone, init),
             "method": {"name": method} if isinstance(method, str) else dict(method),
@@ -162,13 +167,14 @@ class _Parts:
         *,
         started: bool = False,
     ) -> None:
-        self.config, self.benchmark, self.noise = config, benchmark, noise
-        self.table = training_table(benchmark, noise, drop_noisy=config.drop_noisy)
+        there = without_missing(benchmark) if config.leave_out_missing else benchmark
+        self.config, self.benchmark, self.noise = config, there, noise
+        self.table = self._there(training_table(benchmark, noise, drop_noisy=config.drop_noisy))
         _check(config, benchmark, self.table, noise)
         self.accelerator = make_accelerator(config.training.precision)
         self.processes = Processes.of(self.accelerator)
         self.lighter = {
-            rate: training_table(benchmark, lighter(noise, rate))
+            rate: self._there(training_table(benchmark, lighter(noise, rate)))
             for rate in config.training.noise_curriculum
             if noise is not None
         }
@@ -228,6 +234,21 @@ class _Parts:
             watcher=watcher,
             accelerator=self.accelerator,
         )
+
+    def _there(self, table: TripletTable) -> TripletTable:
+        """Leave out what needs a missing picture, where that was asked for.
+
+        Raises:
+            DataError: nothing is left.
+        """
+        if not self.config.leave_out_missing:
+            return table
+        left = table_without_missing(table, self.benchmark.images)
+        if not len(left):
+            raise DataError(
+                f"the pictures of all {len(table)} training triplets are missing", file=self.benchmark.path
+            )
+        return left
 
     def _table_of(self, epoch: int) -> TripletTable:
         rates = self.config.training.noise_curriculum

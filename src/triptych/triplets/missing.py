@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from triptych.triplets.benchmark import Benchmark, QuerySet
+from triptych.triplets.images import ImageStore
 from triptych.triplets.table import TripletTable
 
 TRAIN = "train"
@@ -82,6 +83,11 @@ def without_missing(benchmark: Benchmark) -> Benchmark:
         splits={split: tuple(map(narrowed, parts)) for split, parts in benchmark.splits.items()},
         notes=(*benchmark.notes, *(f"{line.sentence}." for line in lacking)),
     )
+
+
+def table_without_missing(table: TripletTable, images: ImageStore) -> TripletTable:
+    """Leave out every triplet of a table whose reference or target is missing, such as after noise was put in."""
+    return _without(table, set(images.missing(table.image_ids())))
 
 
 def _splits(

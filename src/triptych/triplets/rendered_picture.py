@@ -56,13 +56,23 @@ def random_ground(rng: np.random.Generator) -> Ground:
     )
 
 
-def draw(scene: Scene, ground: Ground, rng: np.random.Generator) -> Image.Image:
+def draw(
+    scene: Scene, ground: Ground, rng: np.random.Generator, *, behind: np.ndarray | None = None
+) -> Image.Image:
     """Draw a scene as an RGB picture; places, sizes, angles, colours and the light vary a little.
+
+    Args:
+        scene: the things.
+        ground: the background.
+        rng: of every variation.
+        behind: another background in its place, ``[SIDE, SIDE, 3]`` uint8 of :func:`fill`; the things stay as they
+            are to the pixel.
 
     Returns:
         A picture of ``SIDE`` x ``SIDE`` pixels.
     """
-    picture = Image.fromarray(_fill(ground, rng))
+    own = fill(ground, rng)
+    picture = Image.fromarray(own if behind is None else behind)
     for thing in scene.things:
         _draw_thing(picture, thing, rng)
     light = rng.uniform(0.94, 1.06)
@@ -77,7 +87,8 @@ def centre_of(place: int) -> tuple[float, float]:
     return SIDE / 2 + (place % 3 - 1) * STEP, SIDE / 2 + (place // 3 - 1) * STEP
 
 
-def _fill(ground: Ground, rng: np.random.Generator) -> np.ndarray:
+def fill(ground: Ground, rng: np.random.Generator) -> np.ndarray:
+    """Draw a background: ``[SIDE, SIDE, 3]`` uint8."""
     first, second = (
         np.array(tone, np.float32) + rng.uniform(-6, 6, 3).astype(np.float32) for tone in ground.tones
     )
