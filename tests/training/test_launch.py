@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class Launcher:
     """Starts ``triptych train``, in two processes or in one."""
 
     def __init__(self, folder: Path, sizes: dict[str, Any], data: Path) -> None:
+        self.started: list[subprocess.Popen[str]] = []
         self.environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -35,7 +37,7 @@ class Launcher:
     def start(self, *arguments: str, processes: int = 2) -> subprocess.Popen[str]:
         """Start a training in a process group of its own, as a shell does."""
         command = [sys.executable, *(LAUNCH if processes > 1 else []), "-m", "triptych", "train", *arguments]
-        return subprocess.Popen(
+        training = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -43,6 +45,14 @@ class Launcher:
             env=self.environment,
             start_new_session=True,
         )
+        self.started.append(training)
+        return training
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for training in self.started:
+            if training.poll() is None:
+                end(training)
 
     def finish(self, *arguments: str, processes: int = 2) -> None:
         """Train to the end."""
@@ -60,12 +70,12 @@ def taken(folder: Path) -> list[dict[str, Any]]:
 
 
 def wait_for(steps: int, folder: Path, training: subprocess.Popen[str]) -> None:
-    for _ in range(1200):
+    for _ in range(6000):
         if len(taken(folder)) >= steps:
             return
         assert training.poll() is None, training.communicate()[0]
         time.sleep(0.05)
-    raise AssertionError(f"{folder} has no {steps} steps after a minute")
+    raise AssertionError(f"{folder} has no {steps} steps after five minutes")
 
 
 def end(training: subprocess.Popen[str]) -> None:
@@ -77,11 +87,18 @@ def end(training: subprocess.Popen[str]) -> None:
     training.communicate()
 
 
+@pytest.fixture
+def launcher(tiny_benchmark: Path, sizes: dict[str, Any], tmp_path: Path) -> Iterator[Launcher]:
+    """A launcher whose processes end with the test."""
+    launcher = Launcher(tmp_path, sizes, tiny_benchmark)
+    yield launcher
+    launcher.end()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_two_processes_from_the_shell(tiny_benchmark: Path, sizes: dict[str, Any], tmp_path: Path) -> None:
+def test_two_processes_from_the_shell(launcher: Launcher, tmp_path: Path) -> None:
     """20 steps in 2 processes: killed -9 after 5, interrupted after 11; byte for byte as if nobody had touched it."""
-    launcher = Launcher(tmp_path, sizes, tiny_benchmark)
     one, two, cut = (tmp_path / name for name in ("one", "two", "cut"))
     launcher.finish(*launcher.options, "-o", str(one), processes=1)
     launcher.finish(*launcher.options, "-o", str(two))
@@ -89,9 +106,7 @@ def test_two_processes_from_the_shell(tiny_benchmark: Path, sizes: dict[str, Any
     assert len(alone) == len(shared) == 20  # the second process wrote nothing
     assert alone[0]["losses"] == pytest.approx(shared[0]["losses"], rel=0, abs=1e-6)
     assert alone[0]["gradient_norm"] == pytest.approx(shared[0]["gradient_norm"], rel=1e-6)
-    for left, right in zip(
-        alone, shared, strict=True
-    ):  # ranks of near ties make more of a rounding than 1e-6
+    for left, right in zip(alone, shared, strict=True):  # near ties make more of a rounding
         assert left["losses"]["total"] == pytest.approx(right["losses"]["total"], rel=0, abs=1e-4)
 
     training = launcher.start(*launcher.options, "-o", str(cut))
