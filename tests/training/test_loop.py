@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from triptych.training.learner import Learner
 from triptych.training.loader import TripletLoader
 from triptych.training.loop import Interrupted, Trainer, Watcher
 from triptych.training.model import build_method, load_model
+from triptych.training.processes import make_accelerator
 from triptych.training.run import Run
 from triptych.training.schedule import learning_rate_factor
 from triptych.triplets import Benchmark
@@ -352,10 +353,19 @@ def test_gradient_norms_of_every_term(make: Callable[..., Trainer]) -> None:
 def test_gradients_are_clipped(make: Callable[..., Trainer]) -> None:
     """The norm is logged before clipping; afterwards it is the limit."""
     trainer = make(epochs=1, clip_norm=0.01, batch_size=40)
+    norms = []
+
+    def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        values = [value for group in optimizer.param_groups for value in group["params"]]
+        norms.append(torch.stack([v.grad.norm() for v in values if v.grad is not None]).norm())
+
+    trainer.raw_optimizer.register_step_pre_hook(look)
     trainer.train()
     assert steps(trainer)[0]["gradient_norm"] > 0.1
-    gradients = [value.grad for value in trainer.learner.parameters() if value.grad is not None]
-    assert torch.stack([gradient.norm() for gradient in gradients]).norm() == pytest.approx(0.01, rel=1e-3)
+    assert norms
+    for norm in norms:
+        assert norm == pytest.approx(0.01, rel=1e-3)
+    assert all(value.grad is None for value in trainer.learner.parameters())  # freed before the next step
 
 
 def test_mixed_precision_on_a_cpu(make: Callable[..., Trainer]) -> None:
@@ -371,6 +381,54 @@ def test_mixed_precision_on_a_cpu(make: Callable[..., Trainer]) -> None:
     assert {value.dtype for value in load_file(trainer.run.last / "model.safetensors").values()} == {
         torch.float32
     }
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
+    """Let trainers run in fp16 with a gradient scaler on a CPU, which accelerate leaves to GPUs."""
+
+    def begin(scale: float) -> None:
+        def made(precision: str) -> Any:
+            accelerator: Any = make_accelerator("no")
+            accelerator.state._mixed_precision = precision
+            accelerator.native_amp = True
+            accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+            return accelerator
+
+        monkeypatch.setattr("triptych.training.loop.make_accelerator", made)
+
+    yield begin
+    make_accelerator("bf16")  # the state is one a process: the next "no" makes a new one
+
+
+def test_fp16_with_a_scaler(make: Callable[..., Trainer], scaled: Callable[[float], None]) -> None:
+    """Gradients are unscaled before they are clipped and logged; the scale goes on where a run goes on."""
+    full = make("full", epochs=1)
+    full.train()
+    scaled(1024.0)
+    trainer = make(epochs=1, precision="fp16")
+    trainer.train()
+    half, exact = steps(trainer)[0], steps(full)[0]
+    assert half["losses"]["total"] != exact["losses"]["total"]
+    assert half["losses"]["total"] == pytest.approx(exact["losses"]["total"], rel=0.05)
+    assert half["gradient_norm"] == pytest.approx(exact["gradient_norm"], rel=0.1)
+    trainer.accelerator.scaler.update(77.0)
+    trainer._save()
+    assert make(epochs=1, precision="fp16").accelerator.scaler.get_scale() == 77
+
+
+def test_fp16_passes_over_steps_that_overflow(
+    make: Callable[..., Trainer], scaled: Callable[[float], None]
+) -> None:
+    """At a scale of 2^40 every half-precision gradient is infinite: no weight moves, and the scale is halved."""
+    scaled(2.0**40)
+    trainer = make(epochs=1, precision="fp16", clip_norm=1.0)
+    before = {name: value.clone() for name, value in trainer.learner.named_parameters()}
+    trainer.train()
+    assert [entry["gradient_norm"] for entry in steps(trainer)] == [None] * 4
+    assert all(torch.equal(value, before[name]) for name, value in trainer.learner.named_parameters())
+    assert trainer.accelerator.scaler.get_scale() == 2.0**36
+    assert trainer.progress.finished
 
 
 class Choosy(InfoNCE):

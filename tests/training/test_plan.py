@@ -105,10 +105,60 @@ def test_memory_by_arithmetic(tiny: Planner) -> None:
     assert found.optimiser == 8 * parameters["trained"]
     assert found.parameters >= 4 * parameters["all"]
     assert found.total == sum(vars(found).values())
-    half = tiny.memory(replace(options, micro_batch=8))
-    assert half.activations == pytest.approx(found.activations / 2)
     assert tiny.memory(replace(options, checkpointing=True)).activations < found.activations
-    assert tiny.memory(replace(options, device="cpu")).activations > found.activations
+    cpu = tiny.memory(replace(options, device="cpu"))
+    assert cpu.activations > found.activations
+    assert cpu.workspace >= cpu.gradients
+
+
+def test_micro_batches_hold_one_part_of_one_pass(tiny: Planner) -> None:
+    options = tiny.options
+    eight, four = (tiny.memory(replace(options, micro_batch=size)) for size in (8, 4))
+    costs = tiny._pass_costs(options)
+    largest = max(costs(Pass(name)).saved_bytes for name in ("compose", "targets"))
+    assert eight.activations - four.activations == pytest.approx(4 * largest)
+    assert eight.activations < tiny.memory(options).activations / 2
+
+
+def test_trained_blocks_of_the_tower() -> None:
+    """They are trained, they keep activations that checkpointing of the Q-Former leaves, and no token encodes them."""
+    options = Options(batch_size=16)
+    frozen = Planner(TINY, {"name": "intent"}, options)
+    last = Planner({**TINY, "trained_blocks": 1}, {"name": "intent"}, options)
+    width, inner = SIZES["image_width"], SIZES["vision_intermediate"]
+    block = 4 * width * (width + 1) + (2 * width * inner + width + inner) + 4 * width
+    assert last.parameters()["trained"] - frozen.parameters()["trained"] == block
+    assert last.parameters()["all"] == frozen.parameters()["all"]
+    assert last.gmacs()["training"] == pytest.approx(frozen.gmacs()["training"])
+    assert last.step_flops(options) > frozen.step_flops(options)
+    vision = Pass("vision")
+    more = last._pass_costs(options)(vision).saved_bytes - frozen._pass_costs(options)(vision).saved_bytes
+    assert more > 0
+    for checkpointing in (False, True):
+        chosen = replace(options, checkpointing=checkpointing)
+        difference = last.memory(chosen).activations - frozen.memory(chosen).activations
+        assert difference == pytest.approx(16 * 3 * more)  # two compositions and the targets
+    assert last.memory(options).optimiser - frozen.memory(options).optimiser == 8 * block
+
+
+def test_ssn_on_clip() -> None:
+    """CLIP ViT-B/32 has 151,277,313 parameters, its logit scale included, which is not read here."""
+    planner = Planner({"name": "clip"}, {"name": "ssn"}, Options(batch_size=128))
+    own = planner.steps[0].parameters
+    assert planner.parameters()["all"] == 151_277_312 + own
+    patches = 768 * 3 * 32 * 32 + 50 * 768 + 768 + 2 * 768
+    assert planner.parameters()["trained"] == 151_277_312 + own - patches
+    frozen = Planner({"name": "clip", "trained_blocks": 0, "train_text": False}, {"name": "ssn"}, Options())
+    assert frozen.memory(frozen.options).total < planner.memory(planner.options).total / 2
+    assert planner.backbone.shape.image_tokens == 50
+    # 12 blocks over 50 positions, of two pictures: 50 · 12 · (4 · 768² + 2 · 768 · 3072) = 4.2 G each
+    assert planner.step_flops(planner.options) > 3 * 2 * 128 * 2 * 4.2e9
+
+
+def test_weights_that_are_not_there_are_named() -> None:
+    for name in ("blip2", "clip"):
+        with pytest.raises(UsageError, match="there is no such folder"):
+            Planner({"name": name, "weights": "/nowhere"}, {"name": "ssn"}, Options())
 
 
 def test_operations_of_a_step(tiny: Planner) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from triptych.backbones.base import Backbone
 from triptych.training.processes import Processes
 from triptych.training.split_backbone import SplitBackbone
 
@@ -170,3 +171,30 @@ def test_what_is_no_pass_is_the_backbones() -> None:
     assert passes.trained_state().keys() == backbone.trained_state().keys()
     with pytest.raises(AttributeError, match="nothing"):
         _ = passes.nothing
+
+
+def test_every_pass_is_the_backbones_own() -> None:
+    """One that fell back to what every backbone has would give other numbers in parts, as CLIP's pooled ones did."""
+    public = {name for name, value in vars(Backbone).items() if callable(value) and not name.startswith("_")}
+    assert public >= {"pool_images", "pool_texts", "text_and_states"}
+    assert public <= set(vars(SplitBackbone))
+
+
+class Pooling(shares.tiny.TinyBackbone):  # type: ignore[misc]  # found by its path
+    """Pools by a way of its own."""
+
+    def pool_images(self, vision_tokens: Tensor) -> Tensor:
+        return 3 * super().pool_images(vision_tokens)
+
+    def pool_texts(self, texts: Any) -> Any:
+        vector, hidden, mask = super().pool_texts(texts)
+        return 5 * vector, hidden, mask
+
+
+def test_pooled_embeddings_in_parts() -> None:
+    backbone = Pooling().double().eval()
+    batch = shares.batch(backbone, 0, 0, 5)
+    passes = SplitBackbone(backbone, Processes(), 2).eval()
+    tokens = backbone.vision(batch.reference_tokens)
+    torch.testing.assert_close(passes.pool_images(tokens), backbone.pool_images(tokens))
+    torch.testing.assert_close(passes.pool_texts(batch.texts)[0], backbone.pool_texts(batch.texts)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,9 +35,10 @@ class ClipConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    weights: str = Field(
+    weights: str | None = Field(
         "openai/clip-vit-base-patch32",
-        description="a folder as transformers writes it, or a name on the hub, of a CLIP or SigLIP",
+        description="a folder as transformers writes it, or a name on the hub, of a CLIP or SigLIP; null draws "
+        "random weights of the sizes of CLIP ViT-B/32, which read no text",
     )
     preprocessing: Preprocessing | None = Field(
         None, description="how a picture becomes a square; the model's own if null: centre_crop or squash"
@@ -68,21 +70,16 @@ class ClipBackbone(Backbone):
     def __init__(self, config: ClipConfig | None = None) -> None:
         super().__init__()
         self.config = config = config or ClipConfig()
-        folder = find_weights(config.weights)
+        folder = None if config.weights is None else find_weights(config.weights)
         sizes = _read_config(folder)
         self.is_siglip = sizes.model_type == "siglip"
-        with torch.device("meta"):
+        with torch.device("meta") if folder else nullcontext():
             self._build(sizes, config)
         dtype = tower_dtype(config.tower_precision)
-        first_trained = len(self.tower.layers)
-        fill(
-            self,
-            StoredWeights(folder),
-            lambda name: _stored_name(name, first_trained),
-            unused=_UNUSED,
-            dtype_of=lambda name: dtype if name.startswith("tower.") else torch.float32,
-        )
-        restore_positions(self)
+        if folder is None:
+            self.tower.to(dtype)
+        else:
+            self._load(folder, dtype)
         self.requires_grad_(True)
         self.tower.requires_grad_(False)
         if not config.train_text:
@@ -96,7 +93,7 @@ class ClipBackbone(Backbone):
         self.register_buffer("pixel_mean", torch.tensor(own[0]), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(own[1]), persistent=False)
         self.text_length = int(sizes.text_config.max_position_embeddings)
-        self.tokenizer = _tokenizer(folder, int(sizes.text_config.vocab_size))
+        self.tokenizer = None if folder is None else _tokenizer(folder, int(sizes.text_config.vocab_size))
         self.shape = BackboneShape(
             queries=1,
             dim=int(vision.hidden_size if self.is_siglip else sizes.projection_dim),
@@ -154,7 +151,7 @@ class ClipBackbone(Backbone):
 
     def pool_texts(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
         """Embed texts as CLIP does, before it normalises, ``[B, D]``; states ``[B, L, H]`` and mask ``[B, L]``."""
-        ids, mask = self._tokenise(texts)
+        ids, mask = self.tokenise(texts)
         read = self.text_model(input_ids=ids, attention_mask=None if self.is_siglip else mask)
         pooled: Tensor = read.pooler_output
         return (pooled if self.is_siglip else self.text_projection(pooled)), read.last_hidden_state, mask
@@ -174,9 +171,29 @@ class ClipBackbone(Backbone):
 
     def word_embeddings(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Embed word pieces without their places: ``[B, L, H]`` and the mask."""
-        ids, mask = self._tokenise(texts)
+        ids, mask = self.tokenise(texts)
         embeddings: Tensor = self.text_model.embeddings.token_embedding(ids)
         return embeddings, mask
+
+    def tokenise(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Cut texts into pieces: ids and mask, ``[B, L]``.
+
+        Raises:
+            UsageError: the weights are random ones, which have no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise UsageError(
+                "backbone clip with weights = null has no tokenizer: it can be planned, not trained"
+            )
+        found = self.tokenizer(
+            list(texts),
+            padding="max_length" if self.is_siglip else "longest",
+            truncation=True,
+            max_length=self.text_length,
+            return_attention_mask=True,
+            return_tensors="pt",
+        )
+        return found["input_ids"].to(self.device), found["attention_mask"].to(self.device)
 
     def look_attentively(self, vision_tokens: Tensor) -> NoReturn:
         """Refuse: there is no Q-Former."""
@@ -217,22 +234,22 @@ class ClipBackbone(Backbone):
             self.visual_projection: nn.Module = model.visual_projection
             self.text_projection: nn.Module = model.text_projection
 
+    def _load(self, folder: Path, dtype: torch.dtype) -> None:
+        first_trained = len(self.tower.layers)
+        fill(
+            self,
+            StoredWeights(folder),
+            lambda name: _stored_name(name, first_trained),
+            unused=_UNUSED,
+            dtype_of=lambda name: dtype if name.startswith("tower.") else torch.float32,
+        )
+        restore_positions(self)
+
     def _text_parts(self) -> list[nn.Module]:
         return [self.text_model, *([] if self.is_siglip else [self.text_projection])]
 
     def _projected(self, looks: Tensor) -> Tensor:
         return looks if self.is_siglip else self.visual_projection(looks)
-
-    def _tokenise(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        found = self.tokenizer(
-            list(texts),
-            padding="max_length" if self.is_siglip else "longest",
-            truncation=True,
-            max_length=self.text_length,
-            return_attention_mask=True,
-            return_tensors="pt",
-        )
-        return found["input_ids"].to(self.device), found["attention_mask"].to(self.device)
 
 
 def _no_qformer() -> UsageError:
@@ -254,9 +271,12 @@ def _stored_name(name: str, first_trained: int) -> str:
     return name.replace("head.", "vision_model.head.", 1) if name.startswith("head.") else name
 
 
-def _read_config(folder: Path) -> Any:
+def _read_config(folder: Path | None) -> Any:
+    """Read the sizes of weights; those of CLIP ViT-B/32 are transformers' defaults."""
     from transformers import CLIPConfig, SiglipConfig
 
+    if folder is None:
+        return CLIPConfig()
     path = folder / "config.json"
     values = read_json(path)
     kinds = {"clip": CLIPConfig, "siglip": SiglipConfig}
@@ -272,10 +292,10 @@ def _read_config(folder: Path) -> Any:
     return config
 
 
-def _own_preprocessing(folder: Path, *, siglip: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _own_preprocessing(folder: Path | None, *, siglip: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and deviation of the input: those of the folder, or those of the architecture."""
-    path = folder / "preprocessor_config.json"
-    said = read_json(path) if path.is_file() else {}
+    path = None if folder is None else folder / "preprocessor_config.json"
+    said = read_json(path) if path is not None and path.is_file() else {}
     defaults = ((0.5,) * 3, (0.5,) * 3) if siglip else (CLIP_MEAN, CLIP_STD)
     return tuple(said.get("image_mean", defaults[0])), tuple(said.get("image_std", defaults[1]))
 

@@ -37,7 +37,11 @@ class QFormerBackbone(Backbone):
 
     def checkpoint_gradients(self) -> None:
         """Keep only what enters each layer of the Q-Former, and compute the rest again in the backward pass."""
-        self.qformer.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model: Any = self.qformer
+        model.main_input_name = "query_embeds"  # else transformers looks for a table of words, and warns
+        name = "activation_checkpointing_enable"  # before transformers 5.2 or so it has the other name
+        enable = getattr(model, name, None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
 
     @abc.abstractmethod
     def vision(self, tokens: Tensor) -> Tensor:

@@ -80,24 +80,31 @@ def planned_backbone(settings: Mapping[str, Any]) -> Backbone:
     """Build a backbone on the meta device: its sizes, without weights where it can be built without.
 
     Args:
-        settings: ``{"name": ..., sizes}``; a folder of weights gives its sizes.
+        settings: ``{"name": ..., sizes}``; other weights than the usual ones give their sizes.
 
     Raises:
-        UsageError: the name or a setting is unknown.
+        UsageError: the name or a setting is unknown, or the weights are not there.
     """
     values = dict(settings)
     name = str(values.get("name", "lite"))
-    if "sizes" not in config_class(name).model_fields:  # its weights come with it
-        return copy.deepcopy(create_backbone(values)).to("meta")  # a tower may be in use elsewhere
-    from pathlib import Path
-
+    fields = config_class(name).model_fields
+    if "weights" not in fields:  # they come with its package
+        return _on_meta(values)
     from triptych.backbones.blip2 import read_sizes
+    from triptych.backbones.hub import find_weights
 
     weights = values.get("weights")
-    if isinstance(weights, str) and (folder := Path(weights).expanduser()).is_dir():
+    if weights not in (None, fields["weights"].default):  # whose sizes are the defaults: nothing is looked for
+        folder = find_weights(str(weights))
+        if "sizes" not in fields:
+            return _on_meta(values)
         values["sizes"] = read_sizes(folder).model_dump()
     with torch.device("meta"):
         return create_backbone({**values, "weights": None}).to("meta")
+
+
+def _on_meta(settings: Mapping[str, Any]) -> Backbone:
+    return copy.deepcopy(create_backbone(settings)).to("meta")  # a tower may be in use elsewhere
 
 
 def parameter_count(module: nn.Module, *, trained: bool = False) -> int:
@@ -143,6 +150,8 @@ class PassCosts:
         backbone.train()
         if backbone.shape.qformer:  # words are looked up, which no tokenizer is needed for
             vars(backbone)["word_embeddings"] = self._words
+        else:
+            vars(backbone)["tokenise"] = self._pieces
 
     def __call__(self, what: Pass) -> Cost:
         """Return a pass's cost for one item of a batch."""
@@ -174,6 +183,10 @@ class PassCosts:
         words = torch.empty(*size, self.backbone.shape.hidden, device="meta", requires_grad=True)
         return words, torch.ones(size, dtype=torch.int64, device="meta")
 
+    def _pieces(self, texts: Any) -> tuple[Tensor, Tensor]:
+        ids = torch.ones(len(texts), self.text_length, dtype=torch.int64, device="meta")
+        return ids, torch.ones_like(ids)
+
     def _call(self, what: Pass) -> Callable[[], Any]:
         shape, backbone, texts = self.backbone.shape, self.backbone, ["a text"] * _BATCH
 
@@ -195,6 +208,8 @@ class PassCosts:
             "compose": lambda: backbone.compose(tokens, texts, attention=what.attention),
             "refine": lambda: backbone.refine(looked, texts),
             "prompt": lambda: backbone.prompt(made(what.tokens, shape.hidden), texts),
+            "pool_images": lambda: backbone.pool_images(seen),
+            "pool_texts": lambda: backbone.pool_texts(texts),
             "word_embeddings": lambda: backbone.word_embeddings(texts),
             "text_pass": lambda: backbone.text_pass(texts),
             "text": lambda: backbone.text(texts),

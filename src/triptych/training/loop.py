@@ -232,7 +232,6 @@ class Trainer:
         every = self.settings.term_gradients_every
         if every and global_step % every == 0:
             entry["term_gradients"] = self._term_gradients(losses)
-        self.optimizer.zero_grad()
         self.accelerator.backward(total)
         self.learner.gather_gradients(self.processes)
         limit = self.settings.clip_norm or math.inf
@@ -242,6 +241,7 @@ class Trainer:
         if self.accelerator.scaler is None and not finite:  # a scaler passes such a step over
             raise self._not_finite("gradient", epoch, step, batch, values)
         self.optimizer.step()
+        self.optimizer.zero_grad()  # here, so that the next forward pass does not lie beside old gradients
         if losses.cleanliness is not None:
             self.cleanliness.note(batch.triplet_ids, losses.cleanliness)
         return entry

@@ -293,6 +293,16 @@ class Recorder(Backbone):
         self._note("text_and_states", len(texts))
         return self._made(len(texts), self.shape.dim, unit=True), *self._words(len(texts))
 
+    def pool_images(self, vision_tokens: Tensor) -> Tensor:
+        """Count an image pass to one vector."""
+        self._note("pool_images", len(vision_tokens))
+        return self._made(len(vision_tokens), self.shape.dim)
+
+    def pool_texts(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """Count a text pass to one vector, of which the states are kept."""
+        self._note("pool_texts", len(texts))
+        return self._made(len(texts), self.shape.dim), *self._words(len(texts))
+
     def _note(self, name: str, items: int, *, gradient: bool = True, **details: Any) -> None:
         self.calls[Pass(name, gradient and torch.is_grad_enabled(), **details)] += items
 

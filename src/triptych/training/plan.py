@@ -30,6 +30,7 @@ from triptych.training.pass_trace import Step, trace
 ENCODE = Pass("encode_images", gradient=False)
 _ADAM_STATES, _FLOAT = 2, 4
 _TOWER_CHUNK = {"cpu": 8, "cuda": 128}
+_USUAL_LENGTH = 32
 _READ_AHEAD = 2
 """Batches in memory: the present one, and the next, which is read meanwhile."""
 MICRO_BATCHES = (64, 32, 16, 8, 4, 2)
@@ -65,7 +66,18 @@ class Options:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes of a training step at its peak."""
+    """Bytes of a training step at its peak.
+
+    Attributes:
+        parameters: weights and buffers.
+        gradients: of what is trained.
+        optimiser: AdamW's two moments.
+        activations: what the backward pass needs.
+        tokens: of images, and their pixels where those are needed.
+        workspace: the largest of what comes and goes. On a GPU the vision tower's layers, or AdamW's temporary of all
+            weights. On a CPU also the holes that the C library's heap keeps between activations and gradients: about
+            the gradients once more, and the dense gradient of the largest table (measured with glibc at three sizes).
+    """
 
     parameters: float
     gradients: float
@@ -130,8 +142,9 @@ class Planner:
         if sizes.get("weights", "") is not None:
             configure_backbone(name, {"weights": None, **sizes} if name == "blip2-vitl" else sizes)
         self.options = options
+        self.settings = dict(backbone)
         self.backbone: Backbone = planned_backbone(backbone)
-        self.length = int(getattr(getattr(self.backbone, "config", None), "text_length", 32))
+        self.length = _text_length(self.backbone)
         self.steps = trace(
             self.method_name,
             switches,
@@ -139,7 +152,7 @@ class Planner:
             batch_size=options.batch_size,
             text_length=self.length,
         )
-        self._costs: dict[tuple[str, str], PassCosts] = {}
+        self._costs: dict[tuple[str, str, bool], PassCosts] = {}
 
     def plan(self, memory: float | None = None) -> Plan:
         """Predict; where ``memory`` bytes are given and do not suffice, say what to change."""
@@ -203,61 +216,61 @@ class Planner:
         shape, costs, at_once = self.backbone.shape, self._pass_costs(options), options.at_once
         trained = parameter_count(self.backbone, trained=True) + step.parameters
         half = options.precision != "no"
-        passes = self._passes(step, options)
-        kept = sum(items * self._kept(costs(what), what, options) for what, items in passes.items())
-        layer = (
-            max((self._layer(costs(what), what) for what in passes), default=0.0)
-            if options.checkpointing
-            else 0.0
-        )
+        passes = {
+            what: n for what, n in self._passes(step, options).items() if what.gradient or what == ENCODE
+        }
+        again = max((self._again(what, options) for what in passes), default=0.0)
         encoded = passes.get(ENCODE, 0.0) * options.batch_size
         tower = costs(ENCODE).peak_bytes * min(encoded, _TOWER_CHUNK[options.device]) if encoded else 0.0
         image = shape.image_tokens * shape.image_width * _FLOAT
         images = 2 + ("counterfactuals" in step.needs)
         ahead = _READ_AHEAD if options.device == "cpu" else 1
-        tokens = options.batch_size * (images * image * ahead + encoded / options.batch_size * image)
+        tokens = options.batch_size * images * image * ahead + encoded * image
         pixels = 3 * shape.image_size**2 * _FLOAT
         if "pixels" in step.needs or not options.cached:
             tokens += options.batch_size * 2 * pixels * ahead
-        activations = at_once * (kept + step.saved_bytes + layer) + (2 * trained if half else 0)
-        updating = (
-            _FLOAT * trained if options.device == "cuda" else 0
-        )  # AdamW's temporary of all weights at once
+        if at_once < options.batch_size:  # one part of one pass is kept, and what all passes give
+            kept = max((costs(what).saved_bytes for what in passes), default=0.0)
+            given = sum(n * self._positions(what) for what, n in passes.items() if what.gradient)
+            given *= options.batch_size * shape.hidden * _FLOAT
+        else:
+            kept, given = sum(n * costs(what).saved_bytes for what, n in passes.items()), 0.0
+        activations = at_once * (kept + again) + options.batch_size * step.saved_bytes + given
+        activations += 2 * trained if half else 0
+        heap = options.device == "cpu"
+        spare = _FLOAT * (trained + self._largest()) if heap else _FLOAT * trained - activations
         return Memory(
             parameters=parameter_bytes(self.backbone) + step.parameter_bytes,
             gradients=_FLOAT * trained,
             optimiser=_ADAM_STATES * _FLOAT * trained,
             activations=activations,
             tokens=tokens,
-            workspace=max(tower, updating - activations, 0.0),
+            workspace=max(tower, spare, 0.0),
         )
 
-    def _kept(self, cost: Cost, what: Pass, options: Options) -> float:
-        if not what.gradient:
-            return 0.0
-        if not options.checkpointing:
-            return cost.saved_bytes
-        shape = self.backbone.shape
-        reads_image = what.name in ("compose", "image_pass", "targets")
-        seen = shape.image_tokens * shape.image_width * _FLOAT if reads_image else 0
-        return min(cost.saved_bytes, self._layers() * self._positions(what) * shape.hidden * _FLOAT + seen)
-
-    def _layer(self, cost: Cost, what: Pass) -> float:
-        """Return what one layer keeps while it is run again."""
-        return cost.saved_bytes / max(self._layers(), 1) if what.gradient else 0.0
-
-    def _layers(self) -> int:
+    def _again(self, what: Pass, options: Options) -> float:
+        """Return what one layer of the Q-Former keeps while it is run again for its gradient."""
         qformer: Any = getattr(self.backbone, "qformer", None)
-        return len(qformer.encoder.layer) if qformer is not None else 1
+        if not (what.gradient and options.checkpointing and qformer is not None):
+            return 0.0
+        whole = self._pass_costs(replace(options, checkpointing=False))(what).saved_bytes
+        return (whole - self._pass_costs(options)(what).saved_bytes) / len(qformer.encoder.layer)
+
+    def _largest(self) -> int:
+        """Count the values of the largest trained tensor."""
+        return max((p.numel() for p in self.backbone.parameters() if p.requires_grad), default=0)
 
     def _positions(self, what: Pass) -> int:
+        """Return how many positions a pass gives."""
+        if what.name == "vision":
+            return self.backbone.shape.image_tokens
         reads_text = what.name not in (
-            "vision",
             "look",
             "look_attentively",
             "image_pass",
             "as_targets",
             "targets",
+            "pool_images",
         )
         return (what.tokens or self.backbone.shape.queries) + (self.length if reads_text else 0)
 
@@ -271,10 +284,15 @@ class Planner:
         return sum(items * float(getattr(costs(what), figure)) for what, items in counted.items())
 
     def _pass_costs(self, options: Options) -> PassCosts:
-        key = (options.precision, options.device)
+        checkpointing = options.checkpointing and self.backbone.shape.qformer
+        key = (options.precision, options.device, checkpointing)
         if key not in self._costs:
+            more = {"gradient_checkpointing": True} if checkpointing else {}
             self._costs[key] = PassCosts(
-                self.backbone, text_length=self.length, precision=options.precision, device=options.device
+                planned_backbone({**self.settings, **more}) if more else self.backbone,
+                text_length=self.length,
+                precision=options.precision,
+                device=options.device,
             )
         return self._costs[key]
 
@@ -317,6 +335,14 @@ class Planner:
                 if options is not before and size != MICRO_BATCHES[-1]:
                     found.pop()  # a smaller one takes its place
         return tuple(found)
+
+
+def _text_length(backbone: Backbone) -> int:
+    """Return how many positions a text takes: those of the settings, CLIP's own, or a usual number."""
+    said = getattr(getattr(backbone, "config", None), "text_length", None)
+    own = getattr(backbone, "text_length", _USUAL_LENGTH)
+    padded = getattr(backbone, "is_siglip", False)  # the others are padded to the longest of a batch
+    return int(said or (own if padded else min(own, _USUAL_LENGTH)))
 
 
 def measured_flops(device: str | None = None, *, precision: str = "no", seconds: float = 0.5) -> float:

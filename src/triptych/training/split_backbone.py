@@ -146,6 +146,15 @@ class SplitBackbone(Backbone):
         vector, hidden, mask = self._rows(self.whole.text_and_states, texts, ragged=True)
         return vector, hidden, mask
 
+    def pool_images(self, vision_tokens: Tensor) -> Tensor:
+        """Embed images by one vector each, as the backbone does."""
+        return self._one(self.whole.pool_images, vision_tokens)
+
+    def pool_texts(self, texts: Sequence[str]) -> tuple[Tensor, Tensor, Tensor]:
+        """Embed texts by one vector each, as the backbone does."""
+        vector, hidden, mask = self._rows(self.whole.pool_texts, texts, ragged=True)
+        return vector, hidden, mask
+
     def prepare_texts(self, texts: Iterable[str], progress: Callable[[int, int], None] | None = None) -> None:
         """Prepare as the backbone."""
         self.whole.prepare_texts(texts, progress)
