@@ -100,7 +100,7 @@ class Blip2Backbone(QFormerBackbone):
             self.embeddings = _Embeddings(sizes.vocabulary, sizes.positions, sizes.hidden)
         if config.gradient_checkpointing:
             self.checkpoint_gradients()
-        self.config, self.sizes = config, sizes
+        self.config, self.sizes, self.squared = config, sizes, config.preprocessing
         self.blocks.requires_grad_(True)
         self.register_buffer("pixel_mean", torch.tensor(CLIP_MEAN), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(CLIP_STD), persistent=False)
@@ -141,6 +141,13 @@ class Blip2Backbone(QFormerBackbone):
     def positioned(self, embeddings: Tensor) -> Tensor:
         """Add the position embeddings."""
         return embeddings + self.embeddings.position_embeddings.weight[: embeddings.shape[1]]
+
+    def pieces(self, text: str) -> list[str]:
+        """Name the word pieces of a text; [CLS] and [SEP] are empty."""
+        ids, mask = self.tokenise([text])
+        tokenizer = self.tokenise.tokenizer
+        found: list[str] = tokenizer.convert_ids_to_tokens(ids[0, : int(mask.sum())].tolist())
+        return ["" if piece in tokenizer.all_special_tokens else piece for piece in found]
 
     def _load(self, folder: Path, dtype: torch.dtype) -> None:
         stored = StoredWeights(folder)

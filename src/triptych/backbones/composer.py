@@ -51,6 +51,10 @@ class QFormerBackbone(Backbone):
     def positioned(self, embeddings: Tensor) -> Tensor:
         """Add the position embeddings 0 .. L - 1 to ``[B, L, H]``."""
 
+    def pieces(self, text: str) -> list[str]:
+        """Name what stands at each text position of a text: a word piece, as "long" or "##er", or nothing."""
+        return [""] * int(self.word_embeddings([text])[1].sum())
+
     def image_pass(self, tokens: Tensor) -> Tensor:
         """Run the learned queries over the image: ``[B, P, V]`` to ``[B, Q, H]`` (QI)."""
         return self.look(self.vision(tokens))

@@ -139,6 +139,10 @@ class LiteBackbone(QFormerBackbone):
         """Return them as they are: MiniLM's states know their places."""
         return embeddings
 
+    def pieces(self, text: str) -> list[str]:
+        """Name the word pieces of a text, behind the empty name of the sentence embedding."""
+        return ["", *self.minilm.pieces(text)]
+
     def prepare_texts(self, texts: Iterable[str], progress: Progress | None = None) -> None:
         """Encode texts once, ahead of training."""
         self.minilm.prepare(texts, progress)

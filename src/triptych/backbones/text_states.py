@@ -95,6 +95,11 @@ class MiniLMStates(nn.Module):
         lengths = torch.tensor([len(row) for row in rows], device=device)
         return states, torch.arange(states.shape[1], device=device)[None, :] < lengths[:, None]
 
+    def pieces(self, text: str) -> list[str]:
+        """Return the word pieces of a text that have a state."""
+        pieces: list[str] = self.tokenizer.convert_ids_to_tokens(self._tokenise([text])[0][1:-1])
+        return pieces
+
     def _state(self, store: FeatureStore, key: bytes) -> Tensor:
         return torch.from_numpy(np.array(store[key])) if key in store else self._recent[key]
 

@@ -1,0 +1,98 @@
+"""Which region of the reference and which words a query vector was made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from triptych.backbones.attention import Reading, read_composition
+from triptych.backbones.composer import QFormerBackbone
+from triptych.backbones.preprocessing import seen_part
+from triptych.errors import UsageError
+from triptych.search.columns import HEIGHT, WIDTH
+from triptych.search.embed_queries import encode_pictures, picture_key, prepare_query
+from triptych.search.gallery_engine import GalleryEngine
+from triptych.search.query import Query, Reference
+from triptych.search.snapshot import Snapshot
+from triptych.triplets.decoding import MAX_PIXELS, decode_image
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Shares of what a query vector read of its picture and of its words.
+
+    Attributes:
+        regions: ``[rows, columns]`` shares of the picture's part, sum 1.
+        part: where they lie on the picture: left, top, right, bottom in shares of its width and height; less than
+            0 or more than 1 is padding that the model saw.
+        words: each word of the text as the model read it, and its share of the words' part; sum 1.
+    """
+
+    regions: np.ndarray
+    part: tuple[float, float, float, float]
+    words: tuple[tuple[str, float], ...]
+
+
+def explain(
+    engine: GalleryEngine, query: Query, *, max_pixels: int = MAX_PIXELS, snapshot: Snapshot | None = None
+) -> Explanation:
+    """Follow the attention of the composing pass back to the picture and the words of a query's last turn.
+
+    It shows where the model looked, not why; for methods that read the composition once more (SPRC, CALA, TME) it
+    is the first pass. No other thread may use the engine's model meanwhile.
+
+    Raises:
+        UsageError: the turn is not one picture and one text, the picture is unknown, or the model has no Q-Former.
+        ImageError: the picture cannot be decoded.
+    """
+    now, model = snapshot or engine.snapshot, engine.model
+    backbone = model.backbone
+    if not isinstance(backbone, QFormerBackbone):
+        raise UsageError(
+            f'the model composes without a Q-Former ("{backbone.name}"): there is no such attention'
+        )
+    texts = [text for text in query.texts if text.words]
+    if len(query.images) != 1 or len(texts) != 1:
+        raise UsageError("attention is shown of one reference picture with one text")
+    image, text = query.images[0], texts[0].words
+    turn = Query(images=(image,), texts=(texts[0],))
+    ready = prepare_query(turn, model, lambda ids: engine.stored(now, ids), max_pixels=max_pixels)
+    tokens = encode_pictures([ready], model)[picture_key(image)]
+    reading = read_composition(backbone, tokens, text)
+    width, height = _size(now, image, max_pixels)
+    return Explanation(
+        _regions(reading, class_token=backbone.shape.class_token),
+        seen_part(width, height, backbone.squared),
+        _words(backbone.pieces(text), reading),
+    )
+
+
+def _size(snapshot: Snapshot, image: Reference, max_pixels: int) -> tuple[int, int]:
+    if image.picture is not None:
+        return decode_image(image.picture.data, image.picture.name, max_pixels=max_pixels).size
+    row = snapshot.details(list(snapshot.rows_of([str(image.id)]).values()), [WIDTH, HEIGHT])[0]
+    return int(row[WIDTH]), int(row[HEIGHT])
+
+
+def _regions(reading: Reading, *, class_token: bool) -> np.ndarray:
+    image = reading.image[1:] if class_token else reading.image
+    side = math.isqrt(len(image))
+    if side * side != len(image) or not side:
+        return np.zeros((0, 0))
+    return (image / image.sum().clamp_min(torch.finfo(image.dtype).tiny)).reshape(side, side).numpy()
+
+
+def _words(pieces: list[str], reading: Reading) -> tuple[tuple[str, float], ...]:
+    """Join word pieces to words, and give each its share."""
+    words: list[tuple[str, float]] = []
+    for piece, share in zip(pieces, reading.text.tolist(), strict=False):
+        if piece.startswith("##") and words:
+            word, so_far = words.pop()
+            words.append((word + piece[2:], so_far + share))
+        elif piece:
+            words.append((piece, share))
+    total = sum(share for _, share in words)
+    return tuple((word, share / total if total > 0 else 0.0) for word, share in words)
