@@ -6,7 +6,7 @@ import { Browse } from "./browse.js";
 import { showChain } from "./chain.js";
 import { Composer } from "./composer.js";
 import { byId, counted, make } from "./dom.js";
-import { judging, refusal } from "./feedback.js";
+import { judging, refusal, refusalAlways } from "./feedback.js";
 import { Filters, whereOf } from "./filters.js";
 import { Grid } from "./grid.js";
 import { MAX_PICTURES, asked, emptyTurn, fromAddress, initial, lost, queryOf, saysNothing, taken, toAddress } from "./state.js";
@@ -50,12 +50,17 @@ function replace(next) {
 }
 
 function show({ load = true } = {}) {
+  const words = state.view === "results" ? state.turns.at(-1).text.trim() || "similar pictures" : "search with a picture and a sentence";
+  document.title = state.view === "results" ? `${words} – Triptych` : `Triptych: ${words}`;
   composer.show(state);
   showChain(state, (number) => {
     const turns = state.turns.slice(0, number + 1);
     go({ ...state, turns, at: number, draft: structuredClone(turns.at(-1)), view: "results" });
   });
   filters?.show(state.filters);
+  const why = state.view === "results" ? refusal(state.turns.at(-1), gallery) : refusalAlways(gallery);
+  byId("feedback-note").textContent = why ?? "";
+  byId("feedback-note").hidden = !why;
   byId("back").disabled = depth === 0;
   byId("browse").hidden = state.view === "gallery";
   byId("mattered").hidden = state.view === "gallery" || Boolean(gallery?.attention_refused);
@@ -98,8 +103,6 @@ async function results() {
 
 function showResults(turn, answer) {
   const why = refusal(turn, gallery);
-  byId("feedback-note").textContent = why ?? "";
-  byId("feedback-note").hidden = !why || !answer.hits.length;
   byId("title").textContent = "Results";
   const how = answer.method === "exact" ? "all" : "the most likely";
   byId("subtitle").textContent = `${counted(answer.hits.length, "picture")}, best first; ${how} ${counted(answer.scored, "picture")} compared in ${Math.max(1, Math.round(answer.milliseconds))} ms`;
@@ -117,7 +120,6 @@ async function pictures() {
   try {
     const page = await browse.open(whereOf(now.filters), work.signal);
     if (state.view !== "gallery" || state.filters !== now.filters) return;
-    byId("feedback-note").hidden = true;
     byId("title").textContent = "Gallery";
     byId("subtitle").textContent = page.total ? `${counted(page.total, "picture")}${Object.keys(now.filters).length ? " pass the filter" : ""}. Take one as the reference.` : "";
     hideEmpty();
@@ -146,7 +148,6 @@ function undoAfterCancel() {
 function nothingShown(title) {
   byId("title").textContent = title;
   byId("subtitle").textContent = "";
-  byId("feedback-note").hidden = true;
   hideEmpty();
   grid.show({ count: 0, get: () => undefined, want: () => {} }, { below: 0 });
 }
@@ -248,10 +249,6 @@ async function start() {
   byId("about").textContent = `${counted(gallery.gallery.images, "picture")} · model ${gallery.model.name}${gallery.writable ? "" : " · read only"}`;
   filters = new Filters(gallery.columns, (chosen) => go({ ...state, filters: structuredClone(chosen) }));
   show({ load: false });
-  if (state.view === "gallery" && gallery.feedback_refused) {
-    byId("feedback-note").textContent = `Feedback is not taken: ${gallery.feedback_refused}.`;
-    byId("feedback-note").hidden = false;
-  }
 }
 
 start();

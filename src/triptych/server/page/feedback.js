@@ -8,9 +8,12 @@ const UP = "M7 11v9H4v-9zM7 11l4-8c1.6 0 2.6 1.2 2.3 2.8L12.6 9H18a2 2 0 0 1 2 2
 
 const given = new Map(); // reference, text and target -> right or wrong
 
+/** Say why this server takes no feedback at all, or null where it does. */
+export const refusalAlways = (gallery) => (gallery?.feedback_refused ? `Feedback is not taken: ${gallery.feedback_refused}.` : null);
+
 /** Say why a step's results cannot be judged, or null where they can. */
 export function refusal(turn, gallery) {
-  if (gallery?.feedback_refused) return `Feedback is not taken: ${gallery.feedback_refused}.`;
+  if (refusalAlways(gallery)) return refusalAlways(gallery);
   if (turn.images.length !== 1 || !turn.text.trim()) return "Right and wrong can be said of results of one reference picture and a text.";
   if (turn.images[0].id === undefined) return "Right and wrong can be said where the reference is a picture of the gallery; yours is not in it.";
   return null;

@@ -3,6 +3,7 @@
 import { byId, make, settled, shown } from "./dom.js";
 
 const FEW = 12;
+const SHORT = 30;
 
 const name = (column) => `"${column}"`;
 const text = (value) => `'${value.replaceAll("'", "''")}'`;
@@ -86,7 +87,7 @@ export class Filters {
     if (column.distinct > column.values.length || column.distinct > FEW) {
       const like = make("input", { type: "search", placeholder: "contains …", value: filter.like ?? "", maxLength: 200, "aria-label": `${column.name} contains`,
         on: { input: (event) => this.set(column.name, { like: event.target.value.trim() }) } });
-      const common = column.values.filter((one) => one.images > 1).slice(0, FEW);
+      const common = column.values.filter((one) => one.images > 1 && one.value.length <= SHORT).slice(0, FEW);
       return make("fieldset", {}, legend, like, ...(common.length ? [this.boxes(column.name, common, filter)] : []));
     }
     return make("fieldset", {}, legend, this.boxes(column.name, column.values, filter));

@@ -4,11 +4,13 @@ import { icon, make, shown } from "./dom.js";
 import { thumbnail } from "./api.js";
 
 const FACTS = 3;
+const LONG = 28;
 
-/** The facts of an image's metadata, as short texts. */
+/** The facts of an image's metadata as texts, long ones last. */
 export function facts(metadata) {
-  return Object.entries(metadata).filter(([, value]) => value !== null && value !== "")
+  const all = Object.entries(metadata).filter(([, value]) => value !== null && value !== "")
     .map(([name, value]) => (typeof value === "string" ? value : `${name} ${shown(value)}`));
+  return [...all.filter((fact) => fact.length < LONG), ...all.filter((fact) => fact.length >= LONG)];
 }
 
 /** Make a tile's content; `hit` has a score where it is a result, `actions` are more buttons. */
