@@ -48,7 +48,8 @@ KINDS = ("shoes", "shirts", "dresses", "bags", "watches")
 
 OPENED = """() => new Promise((done) => { const look = () => {
     const first = document.querySelector('#grid .take img');
-    if (first?.complete && first.naturalWidth) done(performance.now()); else requestAnimationFrame(look); }; look(); })"""
+    if (first?.complete && first.naturalWidth) done(performance.now()); else requestAnimationFrame(look); };
+    look(); })"""
 
 SEARCH = """(text) => new Promise((done) => {
     const field = document.querySelector('#text');

@@ -1,6 +1,5 @@
 """The page under axe-core's rules: no serious or critical violation, light or dark, wide or narrow."""
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +26,8 @@ def violations(page: Any, axe: str) -> list[str]:
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     assert len(found["passes"]) > 10
     return [
-        f"{one['impact']}: {one['id']}: {json.dumps([node['target'] for node in one['nodes'][:3]])} {one['nodes'][0]['failureSummary']}"
+        f"{one['impact']}: {one['id']}: {[node['target'] for node in one['nodes']]}"
+        f" {one['nodes'][0]['failureSummary']}"
         for one in found["violations"]
         if one["impact"] in ("serious", "critical")
     ]
