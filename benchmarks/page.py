@@ -86,10 +86,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--searches", type=int, default=20)
+    parser.add_argument("--gallery", type=Path, help="keep the made-up gallery there, and use it again")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:
-        engine = made_up(Path(folder) / "gallery", arguments.images)
+        place = arguments.gallery or Path(folder) / "gallery"
+        engine = GalleryEngine(place) if place.exists() else made_up(place, arguments.images)
         server = uvicorn.Server(
             uvicorn.Config(create_app(engine), host="127.0.0.1", port=0, log_level="warning")
         )
@@ -99,11 +101,11 @@ def main() -> None:
             time.sleep(0.05)
         port = server.servers[0].sockets[0].getsockname()[1]
         print(
-            f"{arguments.images:,} images, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
+            f"{engine.snapshot.images:,} images, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
         )
         print("| what | p50 | p95 | worst |")
         print("|---|---|---|---|")
-        measure(f"http://127.0.0.1:{port}/", arguments.images, arguments.searches)
+        measure(f"http://127.0.0.1:{port}/", engine.snapshot.images, arguments.searches)
         server.should_exit = True
         thread.join(10)
 

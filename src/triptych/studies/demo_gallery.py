@@ -15,6 +15,7 @@ from triptych.triplets import Benchmark
 IMAGES = 400
 """Validation pictures that the gallery gets, at most; each costs some 15 ms of two cores."""
 
+GALLERY = "gallery"
 NEEDED = ("lancedb", "fastapi", "uvicorn", "multipart", "prometheus_client")
 
 Stages = Callable[[str, int, int], None]
@@ -25,14 +26,13 @@ def missing_packages() -> list[str]:
     return [name for name in NEEDED if find_spec(name) is None]
 
 
-def build_gallery(folder: Path, run: Path, benchmark: Benchmark, data: Path, stages: Stages) -> Path:
-    """Index the first validation pictures with a run's model; what is there already is kept.
+def build_gallery(folder: Path, run: Path, benchmark: Benchmark, stages: Stages) -> Path:
+    """Index the first validation pictures of each category with a run's model; what is there already is kept.
 
     Args:
         folder: where the gallery goes.
-        run: whose best model embeds.
-        benchmark: whose validation galleries are indexed, one picture after the other of each category.
-        data: the benchmark's folder; drawn data says there what each picture shows.
+        run: the run folder whose best model embeds.
+        benchmark: whose pictures; drawn data says in its folder what each picture shows.
         stages: called with (what is being done, done, total).
 
     Raises:
@@ -49,7 +49,7 @@ def build_gallery(folder: Path, run: Path, benchmark: Benchmark, data: Path, sta
     categories = [query_set.gallery for query_set in benchmark.splits["val"]]
     chosen = sorted({image_id for ids in categories for image_id in ids[: -(-IMAGES // len(categories))]})
     items = folder.parent / "items.csv"
-    _write_items(items, benchmark, data, chosen)
+    _write_items(items, benchmark, chosen)
     images = benchmark.images
     pictures = [
         Picture(image_id, images.source(image_id), partial(images.read, image_id)) for image_id in chosen
@@ -64,8 +64,9 @@ def build_gallery(folder: Path, run: Path, benchmark: Benchmark, data: Path, sta
     return folder
 
 
-def _write_items(path: Path, benchmark: Benchmark, data: Path, image_ids: list[str]) -> None:
+def _write_items(path: Path, benchmark: Benchmark, image_ids: list[str]) -> None:
     """Write what is known of the pictures: category, and of drawn ones how many things they show and which."""
+    data = benchmark.path
     category = {
         image_id: query_set.category
         for query_set in benchmark.splits["val"]
