@@ -18,7 +18,7 @@ QUIET_CORES := OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-demo: .venv/demo.stamp  ## render data, train two methods on noisy triplets, write demo/report.html; DATA=folder for your own
+demo: .venv/demo.stamp  ## render data, train two methods on noisy triplets, write demo/report.html and a gallery to serve; DATA=folder for your own
 	$(BIN)/triptych demo -o $(DEMO) $(if $(DATA),--data $(DATA))
 
 test: lint  ## lint, then all tests but the slow ones
@@ -50,7 +50,7 @@ clean:  ## remove what make made, .venv included
 	$(PYTHON) -m venv .venv
 
 .venv/demo.stamp: pyproject.toml constraints.txt | .venv/bin/python
-	$(call install,lite$(COMMA)figures)
+	$(call install,lite$(COMMA)figures$(COMMA)search$(COMMA)serve)
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python

@@ -29,7 +29,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-sync",
 ]
-COLOURS = 128
+COLOURS = 256
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ def main() -> None:
     server.should_exit = True
     thread.join(10)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    picture.convert("RGB").quantize(COLOURS).save(arguments.output, optimize=True)
+    picture.convert("RGB").quantize(COLOURS, kmeans=2).save(arguments.output, optimize=True)
     print(
         f"{arguments.output}: {picture.width} x {picture.height}, {arguments.output.stat().st_size / 1000:.0f} kB"
     )
