@@ -13,16 +13,19 @@ PINS = $(shell $(PYTHON) -c 'import sys; print("-c constraints.txt" if sys.versi
 QUIET_CORES := OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-faults lint bench clean
+.PHONY: help demo test browser test-slow test-faults lint bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-demo: .venv/demo.stamp  ## render data, train two methods on noisy triplets, write demo/report.html; DATA=folder for your own
+demo: .venv/demo.stamp  ## render data, train two methods on noisy triplets, write demo/report.html and a gallery to serve; DATA=folder for your own
 	$(BIN)/triptych demo -o $(DEMO) $(if $(DATA),--data $(DATA))
 
 test: lint  ## lint, then all tests but the slow ones
 	$(QUIET_CORES) $(BIN)/python -m pytest -m "not slow and not faults" -n $(WORKERS) --dist loadfile
+
+browser:  ## what the tests of pages need: Chromium by apt, axe-core by npm into .node
+	.ci/browser
 
 test-slow: .venv/dev.stamp  ## the slow tests
 	$(QUIET_CORES) $(BIN)/python -m pytest -m slow
@@ -41,13 +44,13 @@ bench: .venv/dev.stamp  ## measure what is promised, as the token cache's gain
 		OMP_WAIT_POLICY=passive $(BIN)/python $$script || exit; done
 
 clean:  ## remove what make made, .venv included
-	rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .node build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 .venv/demo.stamp: pyproject.toml constraints.txt | .venv/bin/python
-	$(call install,lite$(COMMA)figures)
+	$(call install,lite$(COMMA)figures$(COMMA)search$(COMMA)serve)
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml constraints.txt | .venv/bin/python

@@ -294,6 +294,28 @@ def gallery_folder(
     return folder
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's Chromium without a window; it asks nobody but the page's server."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium here; run: apt-get install chromium")
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield started
+        started.close()
+
+
 @pytest.fixture
 def own_gallery(gallery_folder: Path, tmp_path: Path) -> Path:
     """A copy of the gallery."""

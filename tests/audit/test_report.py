@@ -1,8 +1,6 @@
 """The page for review in a real headless Chromium, from a file, with 20,000 suspects."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,25 +80,6 @@ def test_pictures_stop_at_the_limit_and_the_page_says_so(pictures: ImageStore, t
     text = page.read_text()
     assert "2 pictures are left out" in text
     assert text.count("data:image/jpeg;base64,") == 1
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium here; run: apt-get install chromium")
-    flags = [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-sync",
-    ]
-    with api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=flags)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,18 @@ def test_the_report_shows_best_and_last_epoch_of_both(finished: tuple[Path, str]
     assert "counterfactual_bank=4" in page
 
 
+def test_it_ends_with_a_gallery_to_serve(finished: tuple[Path, str], lance: None) -> None:
+    pytest.importorskip("fastapi")
+    from triptych.search import GalleryEngine, Query
+
+    folder, _ = finished
+    engine = GalleryEngine(folder / "gallery")
+    assert engine.gallery.info.model == "intent"
+    hits = engine.search(Query.of(image="plain-large-red-circle", where="category = 'plain'", top=3)).hits
+    assert [hit.metadata for hit in hits] == [{"category": "plain"}] * 3
+    assert engine.snapshot.images == 24
+
+
 def test_both_methods_saw_the_same_noise_and_start(finished: tuple[Path, str]) -> None:
     folder, _ = finished
     configs = [json.loads((folder / m / "config.json").read_text()) for m in ("infonce", "intent")]

@@ -12,6 +12,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from triptych.backbones.preprocessing import Preprocessing
+
 
 @dataclass(frozen=True)
 class BackboneShape:
@@ -73,6 +75,8 @@ class Backbone(nn.Module, abc.ABC):
     trained_tower: tuple[str, ...] = ()
     """Submodules that are the trained end of the vision tower: :meth:`vision` runs them, on tokens from before them."""
     default_learning_rate: float = 1e-5
+    squared: Preprocessing = "target_pad"
+    """How :meth:`preprocess` makes a picture a square."""
     query_tokens: nn.Parameter
     """``[1, Q, H]`` the learned queries."""
     pixel_mean: Tensor

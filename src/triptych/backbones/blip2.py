@@ -100,7 +100,7 @@ class Blip2Backbone(QFormerBackbone):
             self.embeddings = _Embeddings(sizes.vocabulary, sizes.positions, sizes.hidden)
         if config.gradient_checkpointing:
             self.checkpoint_gradients()
-        self.config, self.sizes = config, sizes
+        self.config, self.sizes, self.squared = config, sizes, config.preprocessing
         self.blocks.requires_grad_(True)
         self.register_buffer("pixel_mean", torch.tensor(CLIP_MEAN), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(CLIP_STD), persistent=False)

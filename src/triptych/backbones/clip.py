@@ -87,9 +87,7 @@ class ClipBackbone(Backbone):
                 part.requires_grad_(False)
         self.frozen = ("tower",) if config.train_text else ("tower", "text_model", "text_projection")
         vision, own = sizes.vision_config, _own_preprocessing(folder, siglip=self.is_siglip)
-        self.preprocessing: Preprocessing = config.preprocessing or (
-            "squash" if self.is_siglip else "centre_crop"
-        )
+        self.squared = config.preprocessing or ("squash" if self.is_siglip else "centre_crop")
         self.register_buffer("pixel_mean", torch.tensor(own[0]), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(own[1]), persistent=False)
         self.text_length = int(sizes.text_config.max_position_embeddings)
@@ -105,13 +103,13 @@ class ClipBackbone(Backbone):
             qformer=False,
         )
         self.fingerprint = (
-            f"{sizes.model_type}-1:{self.tower.digest()}:{self.shape.image_size}px:{self.preprocessing}:{dtype}:"
+            f"{sizes.model_type}-1:{self.tower.digest()}:{self.shape.image_size}px:{self.squared}:{dtype}:"
             f"before {len(self.blocks)} blocks"
         )
 
     def preprocess(self, image: Image.Image) -> np.ndarray:
         """Resize and crop as the model's own processor does: ``[3, H, W]`` float32 in [0, 1]."""
-        return to_pixels(to_square(image, self.shape.image_size, self.preprocessing))
+        return to_pixels(to_square(image, self.shape.image_size, self.squared))
 
     @torch.no_grad()
     def encode_images(self, pixels: Tensor) -> Tensor:

@@ -93,8 +93,8 @@ def planned_backbone(settings: Mapping[str, Any]) -> Backbone:
     from triptych.backbones.blip2 import read_sizes
     from triptych.backbones.hub import find_weights
 
-    weights = values.get("weights")
-    if weights not in (None, fields["weights"].default):  # whose sizes are the defaults: nothing is looked for
+    usual = (None, fields["weights"].default)  # whose sizes are the defaults: nothing is looked for
+    if (weights := values.get("weights")) not in usual:
         folder = find_weights(str(weights))
         if "sizes" not in fields:
             return _on_meta(values)

@@ -27,6 +27,34 @@ def to_square(image: Image.Image, size: int, how: Preprocessing = "target_pad") 
     return resize_and_crop(image, size, floor=how == "centre_crop")
 
 
+def seen_part(
+    width: int, height: int, how: Preprocessing = "target_pad"
+) -> tuple[float, float, float, float]:
+    """Say which part of a picture becomes the square: left, top, right, bottom in shares of its width and height.
+
+    Less than 0 or more than 1 is padding.
+
+    Example:
+        >>> seen_part(100, 100), seen_part(100, 80, "centre_crop")
+        ((0.0, 0.0, 1.0, 1.0), (0.1, 0.0, 0.9, 1.0))
+        >>> seen_part(100, 50)  # padded to 100 x 80
+        (0.1, -0.3, 0.9, 1.3)
+    """
+    if how == "squash":
+        return 0.0, 0.0, 1.0, 1.0
+    long_side, short_side = max(width, height), min(width, height)
+    side = {
+        "centre_crop": float(short_side),
+        "square_pad": float(long_side),
+        "target_pad": max(float(short_side), long_side / 1.25),
+    }[how]
+    across, down = side / width / 2, side / height / 2
+    left, top, right, bottom = (
+        round(edge, 6) for edge in (0.5 - across, 0.5 - down, 0.5 + across, 0.5 + down)
+    )
+    return left, top, right, bottom
+
+
 def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
     """Pad the short sides with black until the picture is at most ``ratio`` times as long as it is wide.
 

@@ -33,10 +33,12 @@ def demo(
     """Show what wrong triplets do to training: a table, learning curves, and queries with their hits.
 
     Draws a benchmark (or takes --data), makes half of its training triplets wrong, trains a naive method and a robust
-    one from the same aligned start, scores the best and the last epoch of both, and writes report.html.
+    one from the same aligned start, scores the best and the last epoch of both, and writes report.html. At the end it
+    builds a small gallery to try in a browser with `triptych serve`.
     Interrupted? Run it again: what is finished is kept.
     """
     from triptych.studies.demo import DemoSettings, run_demo
+    from triptych.studies.demo_gallery import GALLERY, missing_packages
 
     chosen: dict[str, Any] = {"ratio": ratio, "seed": seed}
     if data is not None:
@@ -56,3 +58,9 @@ def demo(
     typer.echo(
         f'Search it: triptych search {output / "intent"} --data {data or output / "data"} --text "..." --reference ID'
     )
+    if missing_packages():
+        typer.echo(
+            'Try it in a browser: pip install "triptych[search,serve]", and run this again; the rest is kept.'
+        )
+    else:
+        typer.echo(f"Try it in a browser: triptych serve {output / GALLERY}")

@@ -40,7 +40,7 @@ def serve(
     deadline: Annotated[float, typer.Option(min=0.01, help="Seconds for a request.")] = 10,
     batch: Annotated[int, typer.Option(min=1, help="Queries embedded together, at most.")] = 32,
 ) -> None:
-    """Answer searches of a gallery over HTTP.
+    """Answer searches of a gallery over HTTP, and show a page to search it in a browser.
 
     `POST /v1/search` takes JSON with image ids or a form with files, and says which model and which version of the
     gallery answered; `/openapi.json` describes everything. Requests hold ids and bytes: the server opens no path
@@ -66,6 +66,9 @@ def serve(
         markup=False,
         soft_wrap=True,
     )
+    if port:  # of a free one uvicorn tells the number
+        where = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+        console.print(f"Open http://{where}:{port}/ in a browser.", markup=False, soft_wrap=True)
     config = uvicorn.Config(application, host=host, port=port, log_level="info", server_header=False)
     uvicorn.Server(config).run()
 

@@ -57,7 +57,7 @@ def prepare_query(query: Query, model: Model, stored: Tokens, *, max_pixels: int
         if image.picture is None:
             continue
         ready.hashes.add(hashlib.sha256(image.picture.data).hexdigest())
-        key = _key(image)
+        key = picture_key(image)
         if key not in ready.pixels:
             decoded = decode_image(image.picture.data, image.picture.name, max_pixels=max_pixels)
             ready.pixels[key] = torch.from_numpy(model.backbone.preprocess(decoded))
@@ -78,7 +78,7 @@ def embed_queries(ready: Sequence[Ready], model: Model) -> Tensor:
     vectors where there is no text; :math:`m_k` are the texts of the minus part, weights sum to 1, :math:`\mu` is
     ``minus_weight`` and :math:`\gamma` is ``carry``.
     """
-    tokens = _encode(ready, model)
+    tokens = encode_pictures(ready, model)
     parts = _Parts(model, tokens)
     turns = [(turn, one.query) for one in ready for turn in one.query.turns]
     for turn, _ in turns:
@@ -95,7 +95,7 @@ def embed_queries(ready: Sequence[Ready], model: Model) -> Tensor:
     return torch.stack(vectors)
 
 
-def _encode(ready: Sequence[Ready], model: Model) -> dict[str, Tensor]:
+def encode_pictures(ready: Sequence[Ready], model: Model) -> dict[str, Tensor]:
     """Return the tokens ``[P, V]`` of every picture, as the gallery would hold them: in half precision."""
     backbone = model.backbone
     tokens: dict[str, Tensor] = {}
@@ -123,9 +123,9 @@ class _Parts:
         words = [text.words for text in turn.texts if text.words]
         for image in turn.images:
             for text in words:
-                self.composed[_key(image), text] = nothing
+                self.composed[picture_key(image), text] = nothing
             if not words:
-                self.pictures[_key(image)] = nothing
+                self.pictures[picture_key(image)] = nothing
         for text in words if not turn.images else ():
             self.texts[text] = nothing
         for part in turn.minus:
@@ -150,12 +150,12 @@ class _Parts:
         texts = [text for text in turn.texts if text.words]
         if turn.images and texts:
             pairs = [
-                (image.weight * text.weight, self.composed[_key(image), text.words])
+                (image.weight * text.weight, self.composed[picture_key(image), text.words])
                 for image in turn.images
                 for text in texts
             ]
         elif turn.images:
-            pairs = [(image.weight, self.pictures[_key(image)]) for image in turn.images]
+            pairs = [(image.weight, self.pictures[picture_key(image)]) for image in turn.images]
         else:
             pairs = [(text.weight, self.texts[text.words]) for text in texts]
         wanted = _mean(pairs)
@@ -182,7 +182,8 @@ def _shares(pairs: list[tuple[float, Tensor]]) -> list[tuple[float, Tensor]]:
     return [(weight / total, vector) for weight, vector in pairs]
 
 
-def _key(image: Reference) -> str:
+def picture_key(image: Reference) -> str:
+    """Return what a picture is called among the pictures of a query."""
     if image.picture is None:
         return f"id:{image.id}"
     return f"bytes:{hashlib.sha256(image.picture.data).hexdigest()}"

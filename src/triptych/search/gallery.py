@@ -33,7 +33,10 @@ from triptych.search.store import create_table, explained, open_table
 if TYPE_CHECKING:
     from triptych.training.model import Model
 
-CONFIG, MODEL, STORE, FEEDBACK = "gallery.json", "model", "store", "feedback.jsonl"
+CONFIG, MODEL, STORE = "gallery.json", "model", "store"
+FEEDBACK, REJECTED = "feedback.jsonl", "rejected.jsonl"
+"""Triplets that people chose, and triplets that they called wrong: the first are to train on, the second are not."""
+
 FORMAT = "triptych-gallery-1"
 
 APPROXIMATE_FROM = 20_000

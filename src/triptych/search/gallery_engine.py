@@ -191,7 +191,7 @@ class GalleryEngine:
         now = snapshot or self.snapshot
         if query.where is not None:
             compile_filter(query.where, filter_fields(now.schema))
-        return prepare_query(query, self.model, lambda ids: self._stored(now, ids), max_pixels=max_pixels)
+        return prepare_query(query, self.model, lambda ids: self.stored(now, ids), max_pixels=max_pixels)
 
     def embed(self, ready: Sequence[Ready]) -> Tensor:
         """Embed prepared queries together: ``[N, D]``."""
@@ -241,7 +241,7 @@ class GalleryEngine:
     def _open(self) -> Snapshot:
         return Snapshot(self.gallery, exact=self._exact, small=self._small, memory=self._memory)
 
-    def _stored(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, np.ndarray]:
+    def stored(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the tokens ``[P, V]`` of images, or the pixels ``[3, H, W]`` of their thumbnails."""
         size = self.gallery.info.shape.tokens
         found = snapshot.pictures(ids, TOKENS if size else THUMBNAIL)

@@ -137,7 +137,11 @@ def _read_csv(path: Path) -> pa.Table:
     data.decode("utf-8-sig")
     header = data.split(b"\n", 1)[0]
     delimiter = max(",;\t", key=lambda mark: header.count(mark.encode()))
-    convert = csv.ConvertOptions(strings_can_be_null=True, null_values=["", "null", "NULL", "NaN"])
+    convert = csv.ConvertOptions(
+        strings_can_be_null=True,
+        null_values=["", "null", "NULL", "NaN"],
+        column_types={name: pa.string() for name in ID_NAMES},  # 000731 is no number
+    )
     parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     return csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert)
 

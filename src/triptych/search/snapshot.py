@@ -153,10 +153,15 @@ class Snapshot:
             by_hash,
         )
 
-    def _search(self, columns: Sequence[str], where: str | None) -> pa.Table:
+    def read(self, columns: Sequence[str], *, where: str | None = None, limit: int | None = None) -> pa.Table:
+        """Read columns and ``_rowid`` of all images, or of those that pass a filter; the first ``limit`` only."""
+        return self._search(columns, where, limit)
+
+    def _search(self, columns: Sequence[str], where: str | None, limit: int | None = None) -> pa.Table:
         with explained(self._store):
             query = self._table.search().select(list(columns)).with_row_id(True)
-            return (query.where(where) if where else query).to_arrow()
+            query = query.where(where) if where else query
+            return (query.limit(limit) if limit else query).to_arrow()
 
     def _take(self, rows: Sequence[int], columns: Sequence[str]) -> pa.Table:
         if not rows:

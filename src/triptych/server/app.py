@@ -19,11 +19,18 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from triptych.search.columns import MAX_ID
 from triptych.search.gallery import Gallery
 from triptych.search.gallery_engine import GalleryEngine
-from triptych.server import problems
+from triptych.server import explore, problems, static_page
 from triptych.server.limits import Gate
 from triptych.server.metrics import Metrics
 from triptych.server.problems import Refused, responses
-from triptych.server.requests import FORM_SCHEMA, components, read_form, read_picture, read_query
+from triptych.server.requests import (
+    FORM_SCHEMA,
+    components,
+    read_form,
+    read_picture,
+    read_query,
+    request_body,
+)
 from triptych.server.schemas import (
     FeedbackBody,
     HealthBody,
@@ -32,6 +39,7 @@ from triptych.server.schemas import (
     TakenBody,
     WrittenBody,
 )
+from triptych.server.served import Served
 from triptych.server.service import Service
 from triptych.server.settings import ServerSettings
 from triptych.training.model import Model
@@ -82,18 +90,14 @@ def create_app(
     app.add_middleware(Gate, settings=settings, metrics=metrics)
     problems.install(app)
     _add_routes(app)
+    explore.add_routes(app)
+    static_page.add_page(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to change the document
     return app
 
 
-def service_of(request: Request) -> Service:
-    """Return the service of the application that a request came to."""
-    service: Service = request.app.state.service
-    return service
-
-
 def allowed(
-    service: Annotated[Service, Depends(service_of)],
+    service: Served,
     given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> None:
     """Let only those write who have the token."""
@@ -109,19 +113,19 @@ def allowed(
         )
 
 
-Served = Annotated[Service, Depends(service_of)]
-
-
 async def search(request: Request, service: Served) -> SearchBody:
     """Find the images that fit pictures and texts; JSON with image ids, or a form with files."""
     query = await read_query(request, service.settings)
     return SearchBody.of(await service.search(query))
 
 
-async def thumbnail(image_id: ImageId, service: Served) -> Response:
-    """Return an image's thumbnail."""
+async def thumbnail(image_id: ImageId, service: Served, request: Request) -> Response:
+    """Return an image's thumbnail; whoever has it already is told that it is the same (304)."""
     data = await service.thumbnail(image_id)
-    headers = {"Cache-Control": "no-cache", "X-Gallery-Version": str(service.gallery.version)}
+    tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = {"Cache-Control": "no-cache", "ETag": tag, "X-Gallery-Version": str(service.gallery.version)}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
     return Response(data, media_type="image/jpeg", headers=headers)
 
 
@@ -143,7 +147,9 @@ async def remove_image(image_id: ImageId, service: Served) -> WrittenBody:
 
 async def feedback(body: FeedbackBody, service: Served) -> TakenBody:
     """Take a choice as a training triplet; when it is answered, it is on disk."""
-    triplet_id = await service.feedback(body.reference, body.text, body.target, body.category)
+    triplet_id = await service.feedback(
+        body.reference, body.text, body.target, body.category, right=body.right
+    )
     return TakenBody(model=service.model, gallery=service.gallery, triplet_id=triplet_id)
 
 
@@ -172,21 +178,25 @@ def _add_routes(app: FastAPI) -> None:
         methods=["POST"],
         response_model=SearchBody,
         responses=responses(*_ALWAYS, 404, 413, 415, 422),
-        openapi_extra=_body({"$ref": "#/components/schemas/Query"}, form=FORM_SCHEMA),
+        openapi_extra=request_body({"$ref": "#/components/schemas/Query"}, form=FORM_SCHEMA),
     )
     app.add_api_route(
         "/v1/images/{image_id:path}",
         thumbnail,
         methods=["GET"],
         response_class=Response,
-        responses={200: {"content": {"image/jpeg": {}}}, **responses(*_ALWAYS, 404, 422)},
+        responses={
+            200: {"content": {"image/jpeg": {}}},
+            304: {"description": "The thumbnail that the request's If-None-Match names is the current one."},
+            **responses(*_ALWAYS, 404, 422),
+        },
     )
     app.add_api_route(
         "/v1/images",
         add_image,
         methods=["POST"],
         responses=responses(*_ALWAYS, 401, 403, 409, 413, 415, 422),
-        openapi_extra=_body(None, form=_IMAGE_FORM),
+        openapi_extra=request_body(None, form=_IMAGE_FORM),
         **written,
     )
     app.add_api_route(
@@ -225,13 +235,6 @@ _IMAGE_FORM: dict[str, Any] = {
         },
     },
 }
-
-
-def _body(json_schema: dict[str, Any] | None, *, form: dict[str, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = {"multipart/form-data": {"schema": form}}
-    if json_schema:
-        content["application/json"] = {"schema": json_schema}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 def _only(values: list[Any], name: str) -> str | None:

@@ -166,3 +166,11 @@ def components() -> dict[str, Any]:
     """Return the schemas of a query, for OpenAPI."""
     schema = Query.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**schema.pop("$defs", {}), "Query": schema}
+
+
+def request_body(json_schema: dict[str, Any] | None, *, form: dict[str, Any]) -> dict[str, Any]:
+    """Describe a body that is a form, or JSON too, for OpenAPI."""
+    content: dict[str, Any] = {"multipart/form-data": {"schema": form}}
+    if json_schema:
+        content["application/json"] = {"schema": json_schema}
+    return {"requestBody": {"required": True, "content": content}}

@@ -60,8 +60,8 @@ class SearchBody(BaseModel):
                 vector=hit.vector,
                 width=hit.width,
                 height=hit.height,
-                thumbnail=f"/v1/images/{quote(hit.image_id, safe='')}",
-                metadata={name: finite(value) for name, value in hit.metadata.items()},
+                thumbnail=thumbnail_path(hit.image_id),
+                metadata=carried(hit.metadata),
             )
             for hit in answer.hits
         ]
@@ -85,7 +85,7 @@ class WrittenBody(BaseModel):
 
 
 class FeedbackBody(BaseModel):
-    """A choice: from this picture, with this text, that picture was meant."""
+    """A choice: from this picture, with this text, that picture was meant, or was not."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -95,6 +95,9 @@ class FeedbackBody(BaseModel):
     text: str = Field(min_length=1, max_length=MAX_TEXT, pattern=r"\S", description="what was to change")
     target: str = Field(min_length=1, max_length=512, description="id of the picture that was chosen")
     category: str | None = Field(None, min_length=1, max_length=100, pattern=r"\S")
+    right: bool = Field(
+        True, description="false: the target is wrong; such triplets are kept in another file, rejected.jsonl"
+    )
 
 
 class TakenBody(BaseModel):
@@ -117,3 +120,94 @@ class HealthBody(BaseModel):
     """The process is alive."""
 
     alive: Literal[True] = True
+
+
+class ImageBody(BaseModel):
+    """An image of the gallery."""
+
+    id: str
+    width: int
+    height: int
+    thumbnail: str = Field(description="where its thumbnail is, on this server")
+    metadata: dict[str, Any]
+
+
+class PageBody(BaseModel):
+    """Some images of the gallery, in the order of their ids."""
+
+    model: ModelName
+    gallery: GalleryName
+    total: int = Field(description="images that pass the filter, on all pages")
+    after: str | None = Field(description="the id to ask the next page with; null on the last page")
+    images: list[ImageBody]
+
+
+class ValueBody(BaseModel):
+    """A value of a column, and how many images have it."""
+
+    value: str | bool
+    images: int
+
+
+class ColumnBody(BaseModel):
+    """What a metadata column holds."""
+
+    name: str
+    kind: Literal["text", "number", "truth value"]
+    values: list[ValueBody] = Field(description="the most common first, 40 at most; none for numbers")
+    distinct: int = Field(description="different values; 0 for numbers")
+    low: float | None = Field(description="the smallest number")
+    high: float | None = Field(description="the largest number")
+    missing: int = Field(description="images without a value")
+
+
+class LimitsBody(BaseModel):
+    """What a request may hold."""
+
+    upload_bytes: int
+    pixels: int
+    images: int
+
+
+class GalleryBody(BaseModel):
+    """What there is to search, and what this server lets do with it."""
+
+    model: ModelName
+    gallery: GalleryName
+    columns: list[ColumnBody]
+    looked_at: int = Field(description="images that the columns were counted on; the first 100,000 at most")
+    writable: bool = Field(description="whether who has the token may add and remove images")
+    feedback_refused: str | None = Field(description="why no feedback is taken; null where it is")
+    attention_refused: str | None = Field(description="why attention cannot be shown; null where it can")
+    limits: LimitsBody
+
+
+class WordBody(BaseModel):
+    """A word of the text as the model read it, and its share."""
+
+    word: str
+    share: float
+
+
+class AttentionBody(BaseModel):
+    """Where the model looked when it composed a picture and a text."""
+
+    model: ModelName
+    gallery: GalleryName
+    regions: list[list[float]] = Field(
+        description="rows of shares, top to bottom, left to right; they sum to 1"
+    )
+    part: tuple[float, float, float, float] = Field(
+        description="left, top, right, bottom of the regions in shares of the picture; outside [0, 1] is padding"
+    )
+    words: list[WordBody] = Field(description="in the text's order; shares sum to 1")
+
+
+def thumbnail_path(image_id: str) -> str:
+    """Return where an image's thumbnail is."""
+    return f"/v1/images/{quote(image_id, safe='')}"
+
+
+def carried(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata that JSON can carry."""
+    return {name: finite(value) for name, value in metadata.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -13,10 +14,13 @@ import pyarrow as pa
 from torch import Tensor
 
 from triptych.errors import DataError, TriptychError, UsageError
+from triptych.search.browse import Browser, Page
 from triptych.search.columns import ID, check_id, kind_of, metadata_fields
 from triptych.search.embed_queries import Ready
+from triptych.search.explain import Explanation, explain
+from triptych.search.facets import Facet, facets
 from triptych.search.feedback import append_triplet
-from triptych.search.gallery import FEEDBACK, Gallery
+from triptych.search.gallery import FEEDBACK, REJECTED, Gallery
 from triptych.search.gallery_engine import Answer, GalleryEngine, UnknownImageError
 from triptych.search.indexing import embed_rows, prepare
 from triptych.search.query import Query
@@ -45,6 +49,8 @@ class Service:
         self._writer = Gallery.open(engine.gallery.folder)  # a handle of its own: searches keep their version
         self._writing, self._model = asyncio.Lock(), threading.Lock()
         self._writes = 0
+        self._browser = Browser()
+        self._facets: tuple[int, list[Facet]] | None = None
         self._batcher: Batcher[Ready, Tensor] | None = None
         self._following: asyncio.Task[None] | None = None
         self._measure()
@@ -129,8 +135,10 @@ class Service:
             if not await self._settled(asyncio.to_thread(self._remove, image_id)):
                 raise UnknownImageError(image_id)
 
-    async def feedback(self, reference: str, text: str, target: str, category: str | None) -> str:
-        """Write a triplet to disk, and return its id.
+    async def feedback(
+        self, reference: str, text: str, target: str, category: str | None, *, right: bool = True
+    ) -> str:
+        """Write a triplet to disk, and return its id; a wrong one goes to another file than the right ones.
 
         Raises:
             UnknownImageError: a picture is not in the gallery.
@@ -142,7 +150,7 @@ class Service:
                 raise UnknownImageError(image_id)
         write = partial(
             append_triplet,
-            self.engine.gallery.folder / FEEDBACK,
+            self.engine.gallery.folder / (FEEDBACK if right else REJECTED),
             reference=reference,
             text=text,
             target=target,
@@ -152,6 +160,44 @@ class Service:
         triplet_id = await asyncio.to_thread(write)
         self.metrics.feedback.inc()
         return triplet_id
+
+    async def page(self, after: str | None, skip: int, limit: int, where: str | None) -> Page:
+        """Return a page of the gallery.
+
+        Raises:
+            TriptychError: the filter cannot be read, or the table is damaged.
+        """
+        read = partial(self._browser.page, self.engine.snapshot, after=after, skip=skip)
+        return await asyncio.to_thread(partial(read, limit=limit, where=where))
+
+    async def facets(self) -> list[Facet]:
+        """Describe the metadata columns of the version that is searched; computed once a version."""
+        snapshot = self.engine.snapshot
+        if self._facets is None or self._facets[0] != snapshot.version:
+            self._facets = (snapshot.version, await asyncio.to_thread(facets, snapshot))
+        return self._facets[1]
+
+    async def explain(self, query: Query) -> Explanation:
+        """Say what the query vector of a query's last turn was made of.
+
+        Raises:
+            TriptychError: that cannot be said of this query or model.
+        """
+        return await asyncio.to_thread(self._explain, query)
+
+    def feedback_refusal(self) -> str | None:
+        """Say why no feedback can be taken, if so."""
+        folder = self.engine.gallery.folder
+        path = folder / FEEDBACK
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            return "the gallery's folder cannot be written here"
+        if path.exists() and path.stat().st_size >= self.settings.feedback_bytes:
+            return f"the file of feedback has reached its {self.settings.feedback_bytes:,} bytes"
+        return None
+
+    def _explain(self, query: Query) -> Explanation:
+        with self._model:
+            return explain(self.engine, query, max_pixels=self.settings.pixels)
 
     def _embed(self, ready: Sequence[Ready]) -> list[Tensor]:
         with self._model:

@@ -16,6 +16,7 @@ from triptych.evaluation import REFERENCE_REMOVED, Evaluation
 from triptych.files import atomic_write, write_json
 from triptych.noise import NoiseManifest, inject
 from triptych.randomness import generator
+from triptych.studies.demo_gallery import GALLERY, build_gallery, missing_packages
 from triptych.studies.drawn_start import ALIGN_BATCH, Stages, aligned_start, drawn_benchmark
 from triptych.studies.html import (
     Answers,
@@ -66,8 +67,10 @@ def run_demo(folder: Path, settings: DemoSettings, *, stages: Stages, watch: Wat
 
     What is finished is kept: called again after an interruption it goes on.
 
+    Where the packages for searching and serving are installed it also builds a gallery of validation pictures.
+
     Args:
-        folder: where data, runs and report go.
+        folder: where data, runs, report and gallery go.
         settings: what to do.
         stages: called with (what is being done, done, total).
         watch: gives the callbacks of a method's training.
@@ -93,6 +96,8 @@ def run_demo(folder: Path, settings: DemoSettings, *, stages: Stages, watch: Wat
     page = _report(settings, benchmark, noise, runs, evaluations, time.monotonic() - started)
     with atomic_write(report) as file:
         file.write(page)
+    if not missing_packages():
+        build_gallery(folder / GALLERY, runs[settings.methods[-1]].folder, benchmark, stages)
     return report
 
 
