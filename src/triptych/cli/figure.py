@@ -13,7 +13,6 @@ from triptych.cli import figure_pictures as pictures
 from triptych.studies.figures.catalogue import FIGURES
 
 app = typer.Typer(
-    help="Draw a figure of the papers from finished runs.",
     rich_markup_mode="markdown",
     add_completion=False,
     no_args_is_help=True,

@@ -115,6 +115,12 @@ def answer_ranks(scores: npt.ArrayLike, by: str) -> AnswerRanks:
     return AnswerRanks(by, ranks, 100 * float((ranks == 1).mean()), float(ranks.mean()))
 
 
+def places(size: int) -> list[int]:
+    """Choose the ticks of an axis from 1 to ``size``."""
+    step = 10 if size > 20 else 5 if size > 10 else 1
+    return sorted({1, *range(step, size + 1, step)})
+
+
 def draw_score_matrices(matrices: Mapping[str, ScoreMatrix], *, note: str = "") -> Any:
     """Draw heat maps side by side on one scale of colours."""
     with style():
@@ -133,8 +139,8 @@ def draw_score_matrices(matrices: Mapping[str, ScoreMatrix], *, note: str = "") 
                 interpolation="nearest",
                 extent=(0.5, size + 0.5, size + 0.5, 0.5),
             )
-            axes.set_xticks(sorted({1, *range(10, size + 1, 10)}))
-            axes.set_yticks(sorted({1, *range(10, size + 1, 10)}))
+            axes.set_xticks(places(size))
+            axes.set_yticks(places(size))
             said = (
                 f"right pairs {each.diagonal:.2f}, others {each.off_diagonal:.2f}\n"
                 f"gap {each.gap:.1f} standard deviations; right first {each.first:.0f} %"
@@ -179,7 +185,7 @@ def draw_answer_ranks(
             )
             axes.set_xlabel(f"rank of the right answer among {size}")
             axes.set_xlim(0, size + 1)
-            axes.set_xticks(sorted({1, *range(10, size + 1, 10)}))
+            axes.set_xticks(places(size))
         panels[0].set_ylabel("query of the batch")
         panels[0].set_ylim(size + 1, 0)
         handles, labels = panels[0].get_legend_handles_labels()

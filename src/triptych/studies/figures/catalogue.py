@@ -16,6 +16,6 @@ FIGURES = {
     "interventions": "Pictures under the five interventions (INTENT 5).",
     "counterfactuals": "What a run's own intervention makes of references: a preview before training.",
     "attention": "Which words and which regions of the reference a query is made of.",
-    "results": "The best five of up to three runs side by side, failures among them (INTENT 4, 8, 9; HABIT 3, 6).",
+    "results": "The best five of up to three runs side by side, failures among them (INTENT 4, 8; HABIT 3).",
 }
 """Each figure by its name on the command line."""

@@ -14,7 +14,7 @@ from triptych.errors import UsageError
 from triptych.evaluation.ranking import UNRANKED, rank
 from triptych.randomness import generator
 from triptych.studies.figures.board import RIGHT, Board, Loader
-from triptych.studies.figures.canvas import style
+from triptych.studies.figures.canvas import ORANGE, style
 from triptych.studies.figures.opened_run import OpenedRun
 from triptych.studies.figures.query_batch import KnownQuery
 from triptych.training.evaluate import scorer
@@ -156,7 +156,8 @@ def draw_sheet(sheet: Sheet, load: Loader, *, failures: bool = True, note: str =
                 place = column.target_rank[row]
                 said = f"target at {place}" if place else "target not ranked"
                 failed = "  (failure)" if failures and place != 1 else ""
-                board.text(said + failed, x, y + side + 0.06, block, size=8, color="#374151")
+                colour = ORANGE if failed else "#374151"
+                board.text(said + failed, x, y + side + 0.06, block, size=8, color=colour)
         said = "Framed: right answers. The reference is not among the results."
         board.note(f"{said} {note}".strip(), height - 0.52)
         return board.figure
