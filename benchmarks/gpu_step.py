@@ -126,10 +126,10 @@ def step_seconds(
         ready = _ready(machine, backbone, batch, live=live, pixels=live or "pixels" in needs)
         with machine.autocast():
             total = method.losses(ready, backbone).total()
-        optimizer.zero_grad()
         torch.autograd.backward(total)
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
+        optimizer.zero_grad()
         del ready, total
         seconds.append(machine.now() - started)
     peak = machine.peak()

@@ -156,6 +156,14 @@ def test_methods_that_need_a_qformer_say_which_backbones_fit(original: Any) -> N
         backbone.compose(torch.zeros(1, 1, 1), [""])
 
 
+def test_without_weights_it_is_for_plans_alone() -> None:
+    with torch.device("meta"):
+        planned: Any = create_backbone({"name": "clip", "weights": None})
+    assert planned.shape.image_tokens == 50
+    with pytest.raises(UsageError, match="weights = null is for `triptych plan` alone"):
+        create_backbone({"name": "clip", "weights": None})
+
+
 def test_weights_of_another_architecture(shared: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match='another architecture: "blip-2"'):
         create_backbone({"name": "clip", "weights": str(shared / "golden" / "blip2_tiny")})

@@ -6,6 +6,7 @@ A script of its own, so that nothing else is in the process. Linux only.
 import dataclasses
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,26 @@ def main(settings: dict[str, Any]) -> None:
     import transformers.models.blip_2.modeling_blip_2
     import transformers.models.clip.modeling_clip  # noqa: F401
 
-    size = 2
+    def said(what: str) -> None:
+        taken = (status("VmRSS") - before) / 1e9
+        print(f"{time.perf_counter() - began:4.0f} s: {what}, {taken:.2f} GB", file=sys.stderr, flush=True)
+
+    size, began = 2, time.perf_counter()
     before = status("VmRSS")
     backbone = create_backbone({"name": "blip2", "weights": None, **settings})
+    said("built")
     method = create_method("intent", {}, backbone.shape)
     side = backbone.shape.image_size
     reference, target = torch.rand(2, size, 3, side, side)
     one = backbone.encode_images(reference[:1])
-    texts = ("make it red", "without stripes")
+    texts = (
+        "make it red " * 16,
+        "without stripes " * 16,
+    )  # as long as texts can be, which the plan reckons with
     vector = backbone.eval().compose(one, texts[:1]).vector
     assert vector.shape == (1, backbone.shape.dim)
     assert abs(float(vector.detach().norm()) - 1) < 1e-5
+    said("one picture and one query embedded")
     del one, vector
     batch = TripletBatch(
         triplet_ids=("a", "b"),
@@ -58,12 +68,13 @@ def main(settings: dict[str, Any]) -> None:
     for step in range(2):
         forget_peak()
         loss = method.losses(dataclasses.replace(batch, step=step), backbone).total()
-        optimizer.zero_grad()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
+        optimizer.zero_grad()
         losses.append(float(loss.detach()))
         peaks.append(status("VmHWM") - before)
+        said(f"step {step + 1}, at most {peaks[-1] / 1e9:.2f} GB")
     print(json.dumps({"peaks": peaks, "losses": losses, "before": before}))
 
 

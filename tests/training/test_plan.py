@@ -215,7 +215,7 @@ def test_a_real_step_at_full_size(full: Planner) -> None:
         pytest.skip("less than 12 GB of memory are free")
     script = Path(__file__).with_name("full_size_step.py")
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, env=os.environ, check=True
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=os.environ, check=True
     )
     measured = json.loads(done.stdout.splitlines()[-1])
     predicted = full.memory(Options(batch_size=2, device="cpu")).total

@@ -37,8 +37,8 @@ class ClipConfig(BaseModel):
 
     weights: str | None = Field(
         "openai/clip-vit-base-patch32",
-        description="a folder as transformers writes it, or a name on the hub, of a CLIP or SigLIP; null draws "
-        "random weights of the sizes of CLIP ViT-B/32, which read no text",
+        description="a folder as transformers writes it, or a name on the hub, of a CLIP or SigLIP; null = the "
+        "sizes of CLIP ViT-B/32 without weights, to plan with",
     )
     preprocessing: Preprocessing | None = Field(
         None, description="how a picture becomes a square; the model's own if null: centre_crop or squash"
@@ -76,10 +76,12 @@ class ClipBackbone(Backbone):
         with torch.device("meta") if folder else nullcontext():
             self._build(sizes, config)
         dtype = tower_dtype(config.tower_precision)
-        if folder is None:
-            self.tower.to(dtype)
-        else:
+        if folder is not None:
             self._load(folder, dtype)
+        elif not self.tower.is_meta:
+            raise UsageError(
+                "backbone clip has no random weights: weights = null is for `triptych plan` alone"
+            )
         self.requires_grad_(True)
         self.tower.requires_grad_(False)
         if not config.train_text:
@@ -91,7 +93,9 @@ class ClipBackbone(Backbone):
         self.register_buffer("pixel_mean", torch.tensor(own[0]), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(own[1]), persistent=False)
         self.text_length = int(sizes.text_config.max_position_embeddings)
-        self.tokenizer = None if folder is None else _tokenizer(folder, int(sizes.text_config.vocab_size))
+        self.tokenizer: Any = (
+            None if folder is None else _tokenizer(folder, int(sizes.text_config.vocab_size))
+        )
         self.shape = BackboneShape(
             queries=1,
             dim=int(vision.hidden_size if self.is_siglip else sizes.projection_dim),
@@ -174,15 +178,7 @@ class ClipBackbone(Backbone):
         return embeddings, mask
 
     def tokenise(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Cut texts into pieces: ids and mask, ``[B, L]``.
-
-        Raises:
-            UsageError: the weights are random ones, which have no tokenizer.
-        """
-        if self.tokenizer is None:
-            raise UsageError(
-                "backbone clip with weights = null has no tokenizer: it can be planned, not trained"
-            )
+        """Cut texts into pieces: ids and mask, ``[B, L]``."""
         found = self.tokenizer(
             list(texts),
             padding="max_length" if self.is_siglip else "longest",

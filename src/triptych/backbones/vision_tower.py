@@ -58,9 +58,14 @@ class VisionTower(nn.Module):
         """The precision of its weights."""
         return next(self.parameters()).dtype
 
+    @property
+    def is_meta(self) -> bool:
+        """Whether its weights hold nothing."""
+        return any(value.is_meta for value in self.parameters())
+
     def digest(self) -> str:
         """Return 12 digits of a SHA-256 of the weights as they are held; zeros where they hold nothing (meta)."""
-        if any(value.is_meta for value in self.parameters()):
+        if self.is_meta:
             return "0" * 12
         digest = hashlib.sha256()
         for name, value in sorted(self.named_parameters()):

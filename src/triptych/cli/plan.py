@@ -81,6 +81,9 @@ def plan(
     Multiply-accumulates and parameters are given both as papers print them (module hooks on one triplet's training
     forward; specification 2.7) and as they are. The time is a lower bound: real steps reach a part of the speed of
     matrix products.
+
+    Example: `triptych plan --backbone blip2 --method intent --batch-size 128 --memory 24GB` says that it does not fit,
+    and which settings make it fit.
     """
     given: dict[str, dict[str, Any]] = {
         "backbone": {"name": backbone},
