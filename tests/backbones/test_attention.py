@@ -72,3 +72,33 @@ def test_the_recorded_self_attention_is_that_of_compose(small: QFormerBackbone) 
     assert_close(own, composed.attention[0], atol=1e-5, rtol=1e-4)
     assert image is not None
     assert_close(image.sum(dim=1), torch.ones(shape.queries))
+
+
+def test_blip2_names_its_word_pieces(lite_weights: None) -> None:
+    """Its Q-Former has cross-attention in every other layer only; [CLS] and [SEP] have no name."""
+    from triptych.backbones.registry import create_backbone
+    from triptych.search.explain import _words
+
+    sizes = {
+        "image_size": 28,
+        "image_width": 24,
+        "vision_layers": 3,
+        "vision_heads": 4,
+        "vision_intermediate": 48,
+        "queries": 5,
+        "hidden": 24,
+        "layers": 2,
+        "heads": 4,
+        "intermediate": 32,
+        "dim": 16,
+    }
+    blip2 = create_backbone({"name": "blip2", "weights": None, "sizes": sizes}, seed=1).eval()
+    assert isinstance(blip2, QFormerBackbone)
+    assert blip2.pieces("is bluer") == ["", "is", "blue", "##r", ""]
+    tokens = torch.randn(blip2.shape.image_tokens, 24, generator=torch.Generator().manual_seed(1))
+    reading = read_composition(blip2, tokens, "is bluer")
+    assert len(reading.image) == blip2.shape.image_tokens
+    assert float(reading.image.sum()) > 0
+    words = _words(blip2.pieces("is bluer"), reading)
+    assert [word for word, _ in words] == ["is", "bluer"]
+    assert abs(sum(share for _, share in words) - 1) < 1e-9
