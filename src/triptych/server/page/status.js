@@ -2,7 +2,7 @@
 
 import { byId, make } from "./dom.js";
 
-const SHOWN_AFTER = 150;
+const SHOWN_AFTER = 300;
 const LONG_AFTER = 4000;
 
 /** Say something to screen readers. */
