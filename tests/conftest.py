@@ -294,9 +294,12 @@ def gallery_folder(
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The system's Chromium without a window; it asks nobody but the page's server."""
+    """The system's Chromium without a window; it asks nobody but the page's server.
+
+    A module's own, because no other test can run an event loop in this thread while playwright has one.
+    """
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:

@@ -1,6 +1,7 @@
 """Pictures to square pixel arrays."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from triptych.backbones.preprocessing import resize_and_crop, target_pad, to_pixels
+from triptych.backbones.preprocessing import resize_and_crop, seen_part, target_pad, to_pixels, to_square
 from triptych.triplets import ImageStore
 
 
@@ -77,3 +78,20 @@ def test_awkward_files(shared: Path) -> None:
     for name in ("one_pixel", "tall_1x2000", "wide_2000x1"):
         pixels = to_pixels(resize_and_crop(target_pad(store.load(name)), 160))
         assert pixels.shape == (3, 160, 160)
+
+
+@pytest.mark.parametrize("how", ["target_pad", "square_pad", "centre_crop", "squash"])
+@pytest.mark.parametrize("size", [(200, 200), (240, 200), (400, 100), (90, 300)])
+def test_the_part_that_is_seen_is_where_the_square_comes_from(how: Any, size: tuple[int, int]) -> None:
+    """A gradient says of each pixel which column and row of the picture it was."""
+    width, height = size
+    across, down = np.meshgrid(np.linspace(1, 255, width), np.linspace(1, 255, height))
+    picture = Image.fromarray(np.stack([across, down, np.full_like(across, 255)], axis=2).astype(np.uint8))
+    square = np.asarray(to_square(picture, 100, how)).astype(float)
+    left, top, right, bottom = seen_part(width, height, how)
+    for row, column in ((50, 50), (40, 60), (50, 30), (70, 50)):
+        if square[row, column, 2] < 250:  # padding
+            continue
+        x, y = left + (column + 0.5) / 100 * (right - left), top + (row + 0.5) / 100 * (bottom - top)
+        assert square[row, column, 0] == pytest.approx(1 + 254 * x, abs=5)
+        assert square[row, column, 1] == pytest.approx(1 + 254 * y, abs=5)

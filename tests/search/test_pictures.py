@@ -109,3 +109,11 @@ def test_lists_are_no_metadata(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["a"], "tags": [["x"]]}), tmp_path / "m.parquet")
     with pytest.raises(DataError, match='the column "tags" holds list'):
         read_metadata(tmp_path / "m.parquet")
+
+
+def test_ids_of_digits_keep_their_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("id,price\n000731,5\n42,6\n")
+    metadata = read_metadata(path)
+    assert set(metadata.rows) == {"000731", "42"}
+    assert metadata.of(["000731"]).to_pylist() == [{"price": 5}]

@@ -302,6 +302,7 @@ def test_slow_and_failing_searches(
     page.click("#go")
     page.wait_for_selector("#problem:not([hidden])")
     assert "the request took longer than 1.5 s" in page.inner_text("#problem")
+    assert page.get_by_role("button", name="Dismiss").count() == 0  # nothing else is to be seen
     page.screenshot(path=screenshots / "problem.png")
     leave.set()
     one.answered(lambda: page.get_by_role("button", name="Try again").click())
@@ -339,6 +340,7 @@ def test_by_keyboard_alone(shop: Any, visit: Callable[..., Any]) -> None:
     assert page.inner_text(":focus") == "Skip to the pictures"
     page.keyboard.press("Enter")
     one.until("document.activeElement.id === 'found'")
+    assert page.url == shop.url  # another address would be another state, and the gallery be loaded again
     for _ in range(5):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.classList.contains('take')"):

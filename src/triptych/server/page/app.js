@@ -221,9 +221,15 @@ function connect() {
     byId("filters").hidden = !open;
     byId("filter").setAttribute("aria-expanded", String(open));
   });
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // an address of its own would be another state
+    byId("found").focus();
+  });
   addEventListener("popstate", (event) => {
+    const next = event.state?.state ?? fromAddress(location.hash);
+    if (!next && location.hash.length > 1) return; // not an address of ours
     depth = event.state?.depth ?? 0;
-    state = event.state?.state ?? fromAddress(location.hash) ?? initial();
+    state = next ?? initial();
     show();
   });
   addEventListener("keydown", (event) => {

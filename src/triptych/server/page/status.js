@@ -2,7 +2,7 @@
 
 import { byId, make } from "./dom.js";
 
-const SHOWN_AFTER = 150;
+const SHOWN_AFTER = 300;
 const LONG_AFTER = 4000;
 
 /** Say something to screen readers. */
@@ -63,7 +63,9 @@ export function showProblem(problem, again) {
   if (problem.mend) parts.push(make("p", {}, problem.mend));
   const buttons = make("div", { class: "buttons" });
   if (again) buttons.append(make("button", { type: "button", class: "small", on: { click: () => { hideProblem(); again(); } } }, "Try again"));
-  buttons.append(make("button", { type: "button", class: "small", on: { click: hideProblem } }, "Dismiss"));
+  if (byId("grid").childElementCount) { // else the page would be blank without it
+    buttons.append(make("button", { type: "button", class: "small", on: { click: hideProblem } }, "Dismiss"));
+  }
   box.replaceChildren(...parts, buttons);
   box.hidden = false;
 }
