@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+SMALL = {"image_size": 64, "image_width": 32, "hidden": 32, "heads": 2, "queries": 4, "dim": 16}
 METHODS, RATES, SEEDS = ("rcl", "intent"), ("0", "0.5"), ("0", "1")
 
 
@@ -26,8 +27,9 @@ def reproduce(folder: Path) -> dict[str, str]:
     ]
     words += [word for name in METHODS for word in ("--method", name)]
     words += [word for seed in SEEDS for word in ("--seed", seed)]
-    words += ["--train", "96", "--val", "30", "--align-epochs", "1", "--set", "training.batch_size=16"]
+    words += ["--train", "48", "--val", "6", "--align-epochs", "1", "--set", "training.batch_size=16"]
     words += ["--set", "training.epochs=2", "--set", "intent.counterfactual_bank=4"]
+    words += [word for name, size in SMALL.items() for word in ("--set", f"backbone.{name}={size}")]
     environment = {**os.environ, "TRIPTYCH_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "triptych", *words]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
