@@ -348,7 +348,7 @@ def scorer(vectors: Tensor, targets: Tensor) -> ScoreBlock:
 
     def score(queries: slice, gallery: slice) -> np.ndarray:
         block = targets[gallery]
-        parts = (block,) if block.dtype == torch.float32 else block.split(_WIDENED)
+        parts = (block,) if block.dtype == torch.float32 else torch.split(block, _WIDENED)
         return torch.cat([similarity(vectors[queries], part) for part in parts], dim=1).numpy()
 
     return score
