@@ -40,7 +40,7 @@ lint: .venv/dev.stamp  ## ruff, mypy and the import contracts
 	$(BIN)/lint-imports
 
 bench: .venv/dev.stamp  ## measure what is promised, as the token cache's gain
-	for script in $(wildcard benchmarks/token_cache.py benchmarks/objectives.py benchmarks/method_steps.py); do \
+	for script in $(wildcard benchmarks/token_cache.py benchmarks/objectives.py benchmarks/method_steps.py benchmarks/evaluation.py); do \
 		OMP_WAIT_POLICY=passive $(BIN)/python $$script || exit; done
 
 clean:  ## remove what make made, .venv included

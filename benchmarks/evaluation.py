@@ -22,8 +22,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from triptych.evaluation import FASHIONIQ, ModelInfo, Protocol, assemble, evaluate_queries
 from triptych.evaluation.protocols import CIRR
@@ -125,7 +123,7 @@ def _apart(
 
 
 def main() -> None:
-    """Score every case and print one table."""
+    """Score every case and print a line each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -146,27 +144,20 @@ def main() -> None:
     work = [(case, options.memory_mb) for case in cases]
     if options.budgets:
         work += [(cases[0], budget) for budget in (32, 1024)]
-    table = Table(title=f"{options.tokens} tokens of {options.dim} an image, {options.threads} threads")
-    for column in (
-        "data",
-        "budget MiB",
-        "queries",
-        "seconds",
-        "of the processor",
-        "peak RSS MB",
-        "of it at start",
-        "R@10",
-    ):
-        table.add_column(column, justify="left" if column == "data" else "right")
-    total = 0.0
+    print(f"{options.tokens} tokens of {options.dim} an image, {options.threads} threads")
+    total = worked_in_all = 0.0
     for case, budget in work:
         arguments = (case, options.tokens, options.dim, budget * 2**20, options.threads)
         seconds, worked, queries, recall, before, peak = run_apart(arguments)
-        cells = (f"{seconds:.1f}", f"{worked:.1f}", f"{peak:,.0f}", f"{before:,.0f}", f"{recall:.1f}")
-        table.add_row(case.name, str(budget), f"{queries:,}", *cells)
-        total += seconds if case in cases[:2] and budget == options.memory_mb else 0
-    Console().print(table)
-    print(f"FashionIQ val and CIRR val together: {total:.1f} s")
+        print(
+            f"{case.name:<15} budget {budget:>5} MiB  {queries:>6,} queries  {seconds:>6.1f} s"
+            f" ({worked:.1f} s of the processor)  peak RSS {peak:,.0f} MB ({before:,.0f} at the start)"
+            f"  R@10 {recall:.1f}",
+            flush=True,
+        )
+        if case in cases[:2] and budget == options.memory_mb:
+            total, worked_in_all = total + seconds, worked_in_all + worked
+    print(f"FashionIQ val and CIRR val together: {total:.1f} s ({worked_in_all:.1f} s of the processor)")
 
 
 if __name__ == "__main__":

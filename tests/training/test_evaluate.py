@@ -148,3 +148,12 @@ def test_an_unknown_split(bench: Benchmark, model: Model) -> None:
         evaluate(model, bench, split="test")
     with pytest.raises(UsageError, match="it has: none"):
         find_split(replace(bench, splits={}, train=TripletTable.from_triplets([])), "val")
+
+
+def test_a_gallery_in_half_precision_scores_as_its_values_do() -> None:
+    draws = torch.Generator().manual_seed(0)
+    queries, gallery = torch.randn(3, 8, generator=draws), torch.randn(2500, 2, 8, generator=draws).half()
+    narrow, wide = scorer(queries, gallery), scorer(queries, gallery.float())
+    block = slice(1, 3), slice(100, 2400)
+    np.testing.assert_allclose(narrow(*block), wide(*block), rtol=1e-6)
+    assert narrow(*block).shape == (2, 2300)

@@ -33,6 +33,8 @@ from triptych.triplets import Benchmark, QuerySet, read_benchmark
 from triptych.triplets.text import PHRASINGS, CaptionMode, TextStyle, clean, join_captions
 
 _CHUNK = 256
+_WIDENED = 1024
+"""Images of a gallery in half precision that are widened at once."""
 References = Callable[[Sequence[str]], Tensor]
 """Gives the frozen tokens ``[N, P, V]`` of N reference pictures, by id, in place of the cache's."""
 CONTEXT_ROWS = ("image-only", "text-only", "empty text", "average reference")
@@ -339,10 +341,15 @@ class SplitEvaluator:
 
 
 def scorer(vectors: Tensor, targets: Tensor) -> ScoreBlock:
-    """Make the block function that ranking asks for scores: ``[N, D]`` queries, ``[G, Q, D]`` gallery."""
+    """Make the block function that ranking asks for scores: ``[N, D]`` queries, ``[G, Q, D]`` gallery.
+
+    A gallery in half precision is widened some images at a time, so that the memory of a block stays what it is.
+    """
 
     def score(queries: slice, gallery: slice) -> np.ndarray:
-        return similarity(vectors[queries], targets[gallery]).numpy()
+        block = targets[gallery]
+        parts = (block,) if block.dtype == torch.float32 else torch.split(block, _WIDENED)
+        return torch.cat([similarity(vectors[queries], part) for part in parts], dim=1).numpy()
 
     return score
 
