@@ -53,7 +53,7 @@ class DemoSettings(BaseModel):
     ratio: float = Field(0.5, description="share of the training triplets that is corrupted (mix)")
     methods: tuple[str, ...] = Field(("infonce", "intent"), description="what is compared")
     align_epochs: int = Field(8, description="epochs of the alignment on captions")
-    epochs: int = Field(14, description="epochs of each method")
+    epochs: int = Field(10, description="epochs of each method")
     batch_size: int = Field(64, description="triplets a step")
     dropout: float = Field(0.0, description="dropout; without it a naive loss memorises what is wrong")
     backbone: dict[str, Any] = Field(
