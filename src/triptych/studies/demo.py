@@ -195,7 +195,7 @@ def _evaluate(run: Run, benchmark: Benchmark, stages: Stages) -> tuple[Evaluatio
             protocol=REFERENCE_REMOVED,
             name=run.folder.name,
             noise=noise_info(run.noise),
-            context=True,
+            context=at == 0,
             samples=1000,
         )
         results.append(result)

@@ -12,7 +12,7 @@ from pathlib import Path
 from triptych.files import atomic_write
 from triptych.triplets import Benchmark
 
-IMAGES = 320
+IMAGES = 160
 """Validation pictures that the gallery gets, at most; each costs some 30 ms of a core."""
 
 GALLERY = "gallery"
