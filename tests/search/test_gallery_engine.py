@@ -117,9 +117,11 @@ def crowd(lance: None, model: Any, tmp_path_factory: pytest.TempPathFactory) -> 
     return gallery.folder
 
 
-def test_recall_with_an_index(crowd: Path, engine_of: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("memory", [2**30, 0])
+def test_recall_in_memory_and_with_an_index(memory: int, crowd: Path, engine_of: Callable[..., Any]) -> None:
     exact = engine_of(crowd, mode="exact")
-    near = engine_of(crowd, small=1000)
+    near = engine_of(crowd, small=1000, memory=memory)
+    assert (near.snapshot.resident is None) == (memory == 0)
     assert near.gallery.status().indexed == 3000
     assert near.snapshot.partitions == 54
     random = torch.Generator().manual_seed(1)

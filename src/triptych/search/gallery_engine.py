@@ -35,10 +35,10 @@ CANDIDATE_SHARE = 40
 """One image in so many is a candidate in large galleries: how far a right one can fall grows with the gallery."""
 
 MEMORY = 2**30
-"""Bytes that target vectors may take in memory; 500,000 images of ``lite``."""
+"""Bytes that target vectors may take in memory, the first stage's included; 300,000 images of ``lite``."""
 
 PROBES = 32
-"""Partitions of the approximate index that are searched."""
+"""Partitions of the approximate index that are searched where the vectors are not in memory."""
 
 _FILTERED_EXACT = 5_000
 """A filter that passes at most so many images is scanned exactly, whatever the gallery's size."""
@@ -226,7 +226,7 @@ class GalleryEngine:
         if where is not None and now.count(where) <= _FILTERED_EXACT:
             return _Candidates(np.sort(now.passing(where)), True)
         count = self.candidates or max(CANDIDATES, now.images // CANDIDATE_SHARE)
-        rows = now.nearest(vector.numpy(), max(count, 4 * wanted), where, self.probes)
+        rows = now.nearest(vector, max(count, 4 * wanted), where, self.probes)
         return _Candidates(rows, len(rows) == now.images)
 
     def thumbnail(self, image_id: str) -> bytes | None:

@@ -12,29 +12,40 @@ import torch
 from torch import Tensor
 
 from triptych.errors import DataError
-from triptych.search.columns import HASH, ID, POOLED, TARGETS, id_filter, metadata_fields
+from triptych.search.columns import (
+    HASH,
+    HEIGHT,
+    ID,
+    POOLED,
+    SOURCE,
+    TARGETS,
+    WIDTH,
+    id_filter,
+    metadata_fields,
+)
+from triptych.search.first_stage import DIRECTIONS, FirstStage
 from triptych.search.gallery import STORE, Gallery
 from triptych.search.store import explained, open_table
 
 
 @dataclass(frozen=True)
 class Resident:
-    """The target vectors of the whole gallery in memory, in the table's order.
+    """What a search needs of the whole gallery, in memory, in the table's order.
 
     Attributes:
-        ids: image ids.
-        hashes: their content hashes.
+        details: id, content hash, source, size and metadata of each image.
         rows: ``[N]`` their row ids in the table.
         targets: ``[N, Q, D]``.
+        first_stage: finds candidates; None where every image is scored.
         place: image id to its place.
         order: ``[N]`` places by rising row id.
         by_hash: content hash to the ids that have it.
     """
 
-    ids: list[str]
-    hashes: list[str]
+    details: pa.Table
     rows: np.ndarray
     targets: Tensor
+    first_stage: FirstStage | None
     place: Mapping[str, int]
     order: np.ndarray
     by_hash: Mapping[str, list[str]]
@@ -69,11 +80,14 @@ class Snapshot:
         self.metadata = list(metadata_fields(self.schema))
         self.partitions = max(1, int(np.sqrt(self.images))) if indices else 0
         self.exact = self.images < small if exact is None else exact
-        fits = 2 * self.images * self.shape.queries * self.shape.dim <= memory
+        kept = 0 if self.exact else 4 * min(DIRECTIONS, self.shape.dim)
+        fits = self.images * self.shape.queries * (2 * self.shape.dim + kept) <= memory
         self.resident = self._load(half=self.images >= small) if fits or self.exact else None
 
     def rows_of(self, image_ids: Sequence[str]) -> dict[str, int]:
         """Return the row ids of images; those that are not there are left out."""
+        if not image_ids:
+            return {}
         if self.resident:
             place = self.resident.place
             return {i: int(self.resident.rows[place[i]]) for i in image_ids if i in place}
@@ -93,7 +107,8 @@ class Snapshot:
         """Return ids and the content hashes that they have, and every image of these or the given hashes."""
         if self.resident:
             gallery = self.resident
-            own = {gallery.hashes[gallery.place[i]] for i in image_ids if i in gallery.place}
+            places = [gallery.place[i] for i in image_ids if i in gallery.place]
+            own = set(gallery.details[HASH].take(pa.array(places, pa.int64())).to_pylist())
             return {image_id for value in own | hashes for image_id in gallery.by_hash.get(value, ())}
         rows = self.details(list(self.rows_of(image_ids).values()), [ID, HASH])
         hashes = hashes | {row[HASH] for row in rows}
@@ -104,13 +119,30 @@ class Snapshot:
 
     def details(self, rows: Sequence[int], columns: Sequence[str]) -> list[dict[str, Any]]:
         """Read columns of rows, in that order."""
-        found: list[dict[str, Any]] = self._take(rows, columns).to_pylist()
+        if self.resident and set(columns) <= set(self.resident.details.column_names):
+            places = self.resident.places(np.array(rows, dtype=np.uint64))
+            table = self.resident.details.select(list(columns)).take(pa.array(places))
+        else:
+            table = self._take(rows, columns)
+        found: list[dict[str, Any]] = table.to_pylist()
         return found
 
-    def nearest(self, vector: np.ndarray, count: int, where: str | None, probes: int) -> np.ndarray:
-        """Return the row ids of the images whose pooled vector is nearest to ``[D]``."""
+    def nearest(self, vector: Tensor, count: int, where: str | None, probes: int) -> np.ndarray:
+        """Return the row ids of about the ``count`` best images for a query vector ``[D]``.
+
+        In memory all target vectors are looked at, roughly; in the table the pooled vectors of the index's ``probes``
+        nearest partitions.
+        """
+        if self.resident and self.resident.first_stage:
+            passing = torch.from_numpy(self.resident.places(self.passing(where))) if where else None
+            found = self.resident.first_stage.nearest(vector, count, passing)
+            return np.asarray(self.resident.rows[found.numpy()])
         with explained(self._store):
-            query = self._table.search(vector, vector_column_name=POOLED).distance_type("dot").limit(count)
+            query = (
+                self._table.search(vector.numpy(), vector_column_name=POOLED)
+                .distance_type("dot")
+                .limit(count)
+            )
             query = query.with_row_id(True).select([ID, "_distance"])
             if self.partitions:
                 query = query.nprobes(min(probes, self.partitions))
@@ -137,17 +169,17 @@ class Snapshot:
         )
 
     def _load(self, *, half: bool) -> Resident:
-        found = self._search([ID, HASH, TARGETS], None)
-        ids, hashes = found[ID].to_pylist(), found[HASH].to_pylist()
-        by_hash: dict[str, list[str]] = {}
-        for image_id, value in zip(ids, hashes, strict=True):
+        found = self._search([ID, HASH, SOURCE, WIDTH, HEIGHT, *self.metadata, TARGETS], None)
+        details = found.drop_columns([TARGETS, "_rowid"])
+        ids, by_hash = details[ID].to_pylist(), dict[str, list[str]]()
+        for image_id, value in zip(ids, details[HASH].to_pylist(), strict=True):
             by_hash.setdefault(value, []).append(image_id)
         targets, rows = self._vectors(found[TARGETS]), np.asarray(found["_rowid"], dtype=np.uint64)
         return Resident(
-            ids,
-            hashes,
+            details.combine_chunks(),
             rows,
             targets if half else targets.float(),
+            None if self.exact else FirstStage.of(targets),
             {image_id: place for place, image_id in enumerate(ids)},
             np.argsort(rows),
             by_hash,
