@@ -221,8 +221,9 @@ def _write_page(
 
 def _picture(benchmark: Benchmark, name: str) -> Picture:
     """Shrink a picture of the data, or a file; one that cannot be read is shown as such."""
-    from triptych.studies.html import Picture, thumbnail_data_uri
+    from triptych.studies.html import Picture
     from triptych.triplets.decoding import decode_image
+    from triptych.triplets.thumbnail import thumbnail_data_uri
 
     try:
         known = name in benchmark.images

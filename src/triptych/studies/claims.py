@@ -14,7 +14,7 @@ from triptych.evaluation.comparison import Unfinished
 from triptych.evaluation.comparison_tables import NOTHING, spread
 from triptych.evaluation.tables import Table
 from triptych.files import write_json
-from triptych.methods import registry
+from triptych.methods.conesep_switches import ConeSepConfig
 from triptych.studies.cells import Cell, NoiseLevel, Study, settings_of
 from triptych.studies.layout import Line, Report
 from triptych.studies.reproduce import Choice, variant_lines
@@ -56,7 +56,7 @@ def _backlash_lines(level: NoiseLevel, data: str, choice: Choice, training: Mapp
 
     full = Cell("conesep", level, 0, data=data)
     without = replace(full, row="conesep.D13")
-    warm_up = getattr(registry.configure("conesep", {}), "warmup_epochs")  # noqa: B009  # not of all methods
+    warm_up = ConeSepConfig().warmup_epochs
     epochs = int(training.get("epochs", TrainingConfig().epochs))
     early = settings_of({"training.epochs": warm_up, "training.horizon_epochs": epochs})
     return [

@@ -26,7 +26,6 @@ from triptych.studies.html import (
     QueryView,
     demo_report,
     result_row,
-    thumbnail_data_uri,
 )
 from triptych.training.evaluate import SplitEvaluator, noise_info
 from triptych.training.loop import Watcher
@@ -36,6 +35,7 @@ from triptych.training.train import resume, train
 from triptych.triplets import Benchmark, ImageStore, read_benchmark
 from triptych.triplets.images import ImageError
 from triptych.triplets.text import join_captions
+from triptych.triplets.thumbnail import thumbnail_data_uri
 
 Watch = Callable[[str], Watcher]
 QUERIES, HITS = 10, 5

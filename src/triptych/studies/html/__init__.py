@@ -4,7 +4,6 @@ from triptych.studies.html.curves import learning_curves_svg
 from triptych.studies.html.demo import demo_report, result_row
 from triptych.studies.html.search import search_page
 from triptych.studies.html.views import Answers, Comparison, Figure, HitView, Picture, QueryView, ResultRow
-from triptych.triplets.thumbnail import thumbnail_data_uri
 
 __all__ = [
     "Answers",
@@ -18,5 +17,4 @@ __all__ = [
     "learning_curves_svg",
     "result_row",
     "search_page",
-    "thumbnail_data_uri",
 ]
