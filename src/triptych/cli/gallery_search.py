@@ -208,8 +208,9 @@ def _page(engine: GalleryEngine, query: Query, answer: Answer) -> str:
 
 
 def _shown(reference: Reference, thumbnails: dict[str, bytes]) -> Picture:
-    from triptych.studies.html import Picture, thumbnail_data_uri
+    from triptych.studies.html import Picture
     from triptych.triplets.decoding import decode_image
+    from triptych.triplets.thumbnail import thumbnail_data_uri
 
     if reference.picture is None:
         return _picture(str(reference.id), thumbnails)
