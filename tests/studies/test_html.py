@@ -25,8 +25,8 @@ from triptych.studies.html import (
     learning_curves_svg,
     result_row,
     search_page,
-    thumbnail_data_uri,
 )
+from triptych.triplets.thumbnail import thumbnail_data_uri
 
 HOSTILE = """</style><script>alert("x")</script>'"&<img src=http://x onerror=y>"""
 VOID = {"meta", "img", "br", "path", "use", "circle"}
