@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -54,6 +54,21 @@ class Indexed:
 
 
 @dataclass(frozen=True)
+class Group:
+    """What a group of pictures gave.
+
+    Attributes:
+        rows: of the new and changed images, without metadata; None where there is none.
+        same: images that are in the gallery as they are.
+        refused: images that cannot be used, id to what is wrong.
+    """
+
+    rows: pa.Table | None
+    same: Sequence[str]
+    refused: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A picture that was read: its content hash, size, thumbnail (JPEG) and pixels ``[3, H, W]`` in [0, 1]."""
 
@@ -100,32 +115,59 @@ def index_images(
         known = gallery.hashes()
         done = commits = 0
         with ThreadPoolExecutor(max(1, workers)) as pool:
-            for group in _grouped(pictures, _COMMIT):
-                fresh: list[Prepared] = []
-                rows: list[pa.Table] = []
-                same: list[str] = []
-                for picture, outcome in _in_order(
-                    pool, lambda p: _prepare(p, known.get(p.id), gallery, model), group
-                ):
-                    if isinstance(outcome, Prepared):
-                        fresh.append(outcome)
-                    elif outcome is None:
-                        same.append(picture.id)
-                    else:
-                        result.refused[picture.id] = outcome
-                    if len(fresh) == _BATCH:
-                        rows.append(embed_rows(gallery, model, fresh))
-                        fresh.clear()
-                if fresh:
-                    rows.append(embed_rows(gallery, model, fresh))
-                _commit(gallery, rows, same, metadata, known, result)
-                commits += bool(rows)
+            for group in grouped(pictures):
+                found = embed_group(gallery, model, group, known, pool)
+                result.refused.update(found.refused)
+                _commit(gallery, found, metadata, known, result)
+                commits += found.rows is not None
                 done += len(group)
                 if progress:
                     progress(done, len(pictures))
         if commits > _COMPACT_AFTER or (commits and _outgrown(gallery)):
             gallery.compact()
     return result
+
+
+def embed_group(
+    gallery: Gallery,
+    model: Model,
+    group: Sequence[Picture],
+    known: Mapping[str, str],
+    pool: ThreadPoolExecutor,
+) -> Group:
+    """Embed those of a group of pictures whose content is not ``known`` (id to content hash)."""
+    fresh: list[Prepared] = []
+    rows: list[pa.Table] = []
+    same: list[str] = []
+    refused: dict[str, str] = {}
+    for picture, outcome in _in_order(pool, lambda p: _prepare(p, known.get(p.id), gallery, model), group):
+        if isinstance(outcome, Prepared):
+            fresh.append(outcome)
+        elif outcome is None:
+            same.append(picture.id)
+        else:
+            refused[picture.id] = outcome
+        if len(fresh) == _BATCH:
+            rows.append(embed_rows(gallery, model, fresh))
+            fresh.clear()
+    if fresh:
+        rows.append(embed_rows(gallery, model, fresh))
+    return Group(pa.concat_tables(rows) if rows else None, same, refused)
+
+
+def with_metadata(rows: pa.Table, metadata: Metadata | None) -> pa.Table:
+    """Append the images' metadata columns to their rows."""
+    if metadata is not None:
+        given = metadata.of(rows[ID].to_pylist())
+        for name in given.column_names:
+            rows = rows.append_column(name, given[name])
+    return rows
+
+
+def grouped(pictures: Sequence[Picture]) -> Iterator[Sequence[Picture]]:
+    """Cut pictures into the groups that are written at once."""
+    for start in range(0, len(pictures), _COMMIT):
+        yield pictures[start : start + _COMMIT]
 
 
 def _outgrown(gallery: Gallery) -> bool:
@@ -137,29 +179,24 @@ def _outgrown(gallery: Gallery) -> bool:
 
 def _commit(
     gallery: Gallery,
-    rows: list[pa.Table],
-    same: list[str],
+    found: Group,
     metadata: Metadata | None,
     known: dict[str, str],
     result: Indexed,
 ) -> None:
     """Write what a group of pictures gave, in one version of the table each kind."""
-    result.same += len(same)
-    if rows:
-        table = pa.concat_tables(rows)
+    result.same += len(found.same)
+    if found.rows is not None:
+        table = with_metadata(found.rows, metadata)
         ids = table[ID].to_pylist()
         changed = sum(image_id in known for image_id in ids)
-        if metadata is not None:
-            given = metadata.of(ids)
-            for name in given.column_names:
-                table = table.append_column(name, given[name])
         gallery.put(table)
         known.update(zip(ids, table[HASH].to_pylist(), strict=True))
         result.changed += changed
         result.added += len(ids) - changed
     if metadata is None or not metadata.fields:
         return
-    named = [image_id for image_id in same if image_id in metadata.rows]
+    named = [image_id for image_id in found.same if image_id in metadata.rows]
     if not named:
         return
     given = metadata.of(named)
@@ -258,11 +295,6 @@ def _vectors(values: np.ndarray) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(
         pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1]
     )
-
-
-def _grouped(items: Sequence[Picture], size: int) -> Iterator[Sequence[Picture]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 Outcome = Prepared | str | None
