@@ -86,7 +86,11 @@ def test_shards_and_a_merge_are_one_process(
 
 
 def test_a_killed_shard_goes_on(
-    gallery: Gallery, tiny_model: Any, pictures: Any, alone: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    gallery: Gallery,
+    tiny_model: Any,
+    pictures: Any,
+    alone: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from triptych.search import sharding
 
@@ -133,7 +137,9 @@ def test_what_another_process_is_at_is_left_to_it(gallery: Gallery, tiny_model: 
     assert run(gallery, tiny_model, pictures, "1/1").embedded == 1  # its claim ended with it
 
 
-def test_a_missing_shard_is_named_and_nothing_merged(gallery: Gallery, tiny_model: Any, pictures: Any) -> None:
+def test_a_missing_shard_is_named_and_nothing_merged(
+    gallery: Gallery, tiny_model: Any, pictures: Any
+) -> None:
     run(gallery, tiny_model, pictures, "1/2")
     with pytest.raises(DataError, match=r"group 2 of \d+ \(shard 2/2\)"):
         merged(gallery)
@@ -185,7 +191,11 @@ def test_only_what_is_new_and_metadata(
 
 
 def test_a_merge_that_was_killed_is_done_again(
-    gallery: Gallery, tiny_model: Any, pictures: Any, alone: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    gallery: Gallery,
+    tiny_model: Any,
+    pictures: Any,
+    alone: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from triptych.search import merging
 

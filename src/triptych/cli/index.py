@@ -14,12 +14,20 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
+from triptych.cli.index_shards import (
+    Pieces,
+    RayOption,
+    RayWorkersOption,
+    ShardOption,
+    embed_pieces,
+    merge_command,
+    parse_shard,
+    pieces_waiting,
+    warn_refused,
+)
 from triptych.cli.inputs import CheckpointOption, JsonOption
 from triptych.cli.progress import stages, warn
 from triptych.errors import TriptychError, UsageError
-
-SHOWN = 20
-"""Refused pictures that are named; all of them are in ``--json``."""
 
 
 class _IndexVerbs(TyperGroup):
@@ -87,12 +95,21 @@ def add(
             " much smaller. Decided when the gallery is made.",
         ),
     ] = True,
+    shard: ShardOption = None,
+    ray: RayOption = None,
+    ray_workers: RayWorkersOption = 2,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a picture cannot be used.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Embed the pictures that are new or changed, and write them to a gallery; makes it where there is none."""
+    """Embed the pictures that are new or changed, and write them to a gallery; makes it where there is none.
+
+    Many machines: give each `--shard 1/8`, `--shard 2/8`, …, or `--ray`, and then `triptych index merge GALLERY`.
+    """
+    if shard and ray:
+        raise UsageError("--shard and --ray both say who embeds what: give one of them")
+    part = parse_shard(shard)
     from triptych.search.pictures import find_pictures
 
     pictures = find_pictures(images)  # before the model is loaded: a typing error is answered at once
@@ -115,6 +132,10 @@ def add(
         found.require(opened.model, opened.name)
     else:
         found = Gallery.create(gallery, opened.model, opened.name, keep_tokens=tokens)
+    if part or ray:
+        given = Pieces(found, opened.model, pictures, images, described, metadata, workers)
+        embed_pieces(given, part, ray, ray_workers, as_json=as_json)
+        return
     with stages(quiet=as_json) as bars:
         result = index_images(
             found,
@@ -128,10 +149,7 @@ def add(
         typer.echo(json.dumps({**asdict(result), **asdict(found.status())}, ensure_ascii=False, indent=2))
     else:
         console = Console(highlight=False)
-        for image_id, problem in list(result.refused.items())[:SHOWN]:
-            warn(f"{image_id}: {problem}")
-        if len(result.refused) > SHOWN:
-            warn(f"and {len(result.refused) - SHOWN:,} more pictures that cannot be used; --json names all")
+        warn_refused(result.refused)
         again = f", {result.metadata:,} with other metadata" if result.metadata else ""
         console.print(
             f"{result.added:,} images added, {result.changed:,} changed, {result.same:,} were there{again},"
@@ -150,9 +168,10 @@ def status(gallery: GalleryFolder, as_json: JsonOption = False) -> None:
     """Say what a gallery holds: images, how many the index covers, model, size, version."""
     from triptych.search.gallery import Gallery
 
-    found = Gallery.open(gallery).status()
+    opened = Gallery.open(gallery)
+    found, waiting = opened.status(), pieces_waiting(opened)
     if as_json:
-        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps({**asdict(found), "pieces": waiting}, ensure_ascii=False, indent=2))
         return
     metadata = ", ".join(f"{name} ({kind})" for name, kind in found.metadata.items())
     _facts(
@@ -165,6 +184,7 @@ def status(gallery: GalleryFolder, as_json: JsonOption = False) -> None:
         version=str(found.version),
         size=f"{found.bytes / 2**20:,.1f} MiB in {found.fragments:,} pieces",
         metadata=metadata or "none",
+        **({"not merged": waiting["sentence"]} if waiting else {}),
     )
 
 
