@@ -125,6 +125,41 @@ def test_wrong_indexing(
     assert (outcome.code, "the gallery's table is missing or damaged" in outcome.said) == (1, True)
 
 
+def test_shards_are_merged(
+    triptych, lance: None, tiny_run: Path, tiny_benchmark: Path, own_gallery: Path, tmp_path: Path
+) -> None:
+    gallery, images = tmp_path / "sharded", tiny_benchmark / "images"
+    asked = ("index", tiny_run, images, "-o", gallery)
+    made = triptych(*asked, "--shard", "1/2")
+    assert made.code == 0, made.err
+    assert "When all shards are done: triptych index merge" in made.out
+    assert "not merged" in triptych("index", "status", gallery).out
+    assert json.loads(triptych("index", "status", gallery, "--json").out)["images"] == 0
+    assert json.loads(triptych(*asked, "--shard", "2/2", "--json").out)["groups"] >= 0
+    merged = json.loads(triptych("index", "merge", gallery, "--json").out)
+    assert (merged["added"], merged["changed"], merged["images"], merged["refused"]) == (48, 0, 48, {})
+    assert "not merged" not in triptych("index", "status", gallery).out
+    query = ("--image", CIRCLE, "--text", "make it blue", "--json")
+    sharded, single = (json.loads(triptych("search", place, *query).out) for place in (gallery, own_gallery))
+    assert [hit["image_id"] for hit in sharded["hits"]] == [hit["image_id"] for hit in single["hits"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shard", "3/2"), "3/2"),
+        (("--shard", "one"), "one"),
+        (("--shard", "1/2", "--ray", "local"), "--shard and --ray both say who embeds what"),
+    ],
+)
+def test_wrong_shards(
+    options: tuple[str, ...], message: str, triptych, tiny_run: Path, tiny_benchmark: Path, tmp_path: Path
+) -> None:
+    outcome = triptych("index", tiny_run, tiny_benchmark / "images", "-o", tmp_path / "g", *options)
+    assert (outcome.code, message in outcome.said) == (2, True), outcome.err
+    assert not (tmp_path / "g").exists()
+
+
 def test_awkward_pictures(triptych, shared: Path, gallery_folder: Path) -> None:
     refused = {"truncated.jpg", "zero_bytes.jpg", "text_renamed.jpg", "broken_data.png", "bomb_header.png"}
     for path in sorted((shared / "data" / "bad-inputs" / "images").iterdir()):

@@ -42,7 +42,8 @@ def kill_one_when(gallery: Gallery, records: int, killed: list[int]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_workers_one_killed_halfway(lance: None, tiny_model: Any, photos: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed")
     pytest.importorskip("lance", reason="pylance is not installed")

@@ -58,8 +58,12 @@ def index() -> None:
     """Embed pictures into a gallery on disk that `triptych search` and `triptych serve` search.
 
     `triptych index MODEL IMAGES -o GALLERY` embeds what is new or changed, by content: run it again at any time,
-    also after it was stopped. `triptych index status|verify|remove|compact GALLERY` look after a gallery.
+    also after it was stopped. `triptych index status|verify|remove|compact GALLERY` look after a gallery;
+    `triptych index merge GALLERY` ends what several machines embedded with `--shard` or `--ray`.
     """
+
+
+app.command("merge")(merge_command)
 
 
 @app.command()

@@ -68,7 +68,8 @@ def index_with_ray(
             "shards": workers,
         }
         numbers = ray.data.range(len(groups), override_num_blocks=len(groups))
-        found = numbers.map(_GroupIndexer, fn_constructor_kwargs=given, concurrency=workers, num_cpus=1)
+        indexer: Any = _GroupIndexer  # Ray's signature knows functions only
+        found = numbers.map(indexer, fn_constructor_kwargs=given, concurrency=workers, num_cpus=1)
         for row in found.iter_rows():
             outcomes[row["outcome"]] += 1
             if progress:

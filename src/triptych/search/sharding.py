@@ -1,8 +1,8 @@
 """Shards: many processes, on one machine or many, embed the pictures of one gallery, and a merge lists what they wrote.
 
 Pictures are dealt in whole groups, the ones that a single process commits at once, so every batch holds the same
-pictures and the bytes are the same. A shard writes each group's rows into the gallery's table as a Lance fragment that no
-version lists yet, and then a record of it, ``shards/00012.json``. :func:`~triptych.search.merging.merge` lists them.
+pictures and the bytes are the same. A shard writes each group's rows into the gallery's table as a Lance fragment that
+no version lists yet, and then a record of it, ``shards/00012.json``. :func:`~triptych.search.merging.merge` lists them.
 """
 
 from __future__ import annotations
