@@ -21,12 +21,14 @@ from triptych.randomness import generator
 Array = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STEPS, PARTS, STRENGTH = 3, 5, 0.03
+STEPS, PARTS, STRENGTH = 6, 5, 0.03
+TOLD = 0.65
+"""A kind is looked for where its probes are told from the triplets so well, as AUROC. One that is as good as right
+would otherwise take a share of the right ones."""
 TAILS = np.linspace(0.2, 0.8, 13)
 """Masses of the probes beyond which a tail begins."""
 MOST = 0.95
 _SMALLEST = 1e-6
-_FAR = np.array([1.0 if name.endswith(" any") else 0.0 for name in CLASSES])
 
 
 @dataclass(frozen=True)
@@ -71,38 +73,29 @@ def classify(
     scaled = _Scaling(figures)
     data, probes = scaled(figures), scaled(probe_figures)
     part = generator(seed, "audit parts").permutation(len(data)) % PARTS
-    probe_part = part[probe_base]
-    right, shares = np.ones(len(data)), np.full(len(CLASSES), 1 / len(CLASSES))
-    for step in range(STEPS):
-        trust = right[probe_base] + _SMALLEST
-        ratios, probe_ratios = _ratios(data, probes, probe_kind, right, trust, part, probe_part)
-        if (
-            step == 0
-        ):  # so far "right" stands for all triplets, so what is wrong among them is read off the tails
-            tails = np.array(
-                [_tail(ratios, probe_ratios, probe_kind, trust, only) for only in np.eye(len(CLASSES))]
-            )
-            shares = tails / tails.sum() if tails.sum() > 0 else shares
-        else:
-            shares = _shares(ratios, shares) + _SMALLEST
-            shares /= shares.sum()
-        far = shares * _FAR
-        mixtures = [shares, far / far.sum()] if far.sum() > 0.1 else [shares]
-        rates = [_tail(ratios, probe_ratios, probe_kind, trust, mixture) for mixture in mixtures]
-        rate = min(
-            *rates, MOST
-        )  # wrong ones that are all far lie beyond a mixture with near ones, and seem too many
-        shares = shares * rate
-        if step == 0:
-            ratios = ratios * _discount(ratios, shares)[:, None]
+    every = np.ones(len(data))
+    ratios, probe_ratios = _ratios(data, probes, probe_kind, every, every[probe_base], part, part[probe_base])
+    told = _told(ratios, probe_ratios, probe_kind)
+    kept = np.isin(probe_kind, told)
+    probes, kind, base = probes[kept], np.searchsorted(told, probe_kind[kept]), probe_base[kept]
+    # nothing is known of shares yet, so a triplet is believed by its place
+    place = np.argsort(np.argsort(ratios[:, told].mean(axis=1), kind="stable"), kind="stable")
+    right, shares = np.clip(2 - 2 * place / len(data), 0, 1), np.full(len(told), 0.5 / len(told))
+    for _ in range(STEPS):
+        trust = right[base] + _SMALLEST
+        ratios, probe_ratios = _ratios(data, probes, kind, right, trust, part, part[base])
+        shares = _shares(ratios, shares) + _SMALLEST
         right = _posterior(ratios, shares)[:, 0]
-    posterior = _posterior(ratios, shares)
-    corners = posterior[:, 1:].reshape(len(data), len(CORNERS), len(REACHES)).sum(axis=2)
-    return Chances(
-        1 - posterior[:, 0],
-        corners,
-        dict(zip(CLASSES, shares.tolist(), strict=True)),
+    mixture = shares / shares.sum()
+    rate = min(_tail(ratios, probe_ratios, kind, right[base] + _SMALLEST, mixture), MOST)
+    posterior = _at_rate(_posterior(ratios, mixture * rate), rate)
+    chances = np.zeros((len(data), len(CLASSES)))
+    chances[:, told] = posterior[:, 1:]
+    corners = chances.reshape(len(data), len(CORNERS), len(REACHES)).sum(axis=2)
+    found = dict.fromkeys(CLASSES, 0.0) | dict(
+        zip((CLASSES[number] for number in told), (mixture * rate).tolist(), strict=True)
     )
+    return Chances(1 - posterior[:, 0], corners, found)
 
 
 class _Scaling:
@@ -138,19 +131,20 @@ def _ratios(
     """
     from sklearn.linear_model import LogisticRegression
 
+    kinds = int(kind.max()) + 1
     labels = np.concatenate([np.zeros(len(data), dtype=np.int64), kind + 1])
     every, weights = np.concatenate([data, probes]), np.concatenate([right, trust]) + _SMALLEST
     every = np.concatenate([every, every**2], axis=1)
     parts = np.concatenate([part, probe_part])
-    logs = np.zeros((len(every), len(CLASSES)))
+    logs = np.zeros((len(every), kinds))
     for number in range(PARTS):
         fitted, judged = parts != number, parts == number
         if not judged.any():
             continue
-        mass = np.bincount(labels[fitted], weights[fitted], minlength=len(CLASSES) + 1)
+        mass = np.bincount(labels[fitted], weights[fitted], minlength=kinds + 1)
         model = LogisticRegression(C=STRENGTH, max_iter=200)
         model.fit(every[fitted], labels[fitted], sample_weight=weights[fitted])
-        chances = np.full((int(judged.sum()), len(CLASSES) + 1), _SMALLEST)
+        chances = np.full((int(judged.sum()), kinds + 1), _SMALLEST)
         chances[:, model.classes_] = model.predict_proba(every[judged])
         shares = (mass + 1e-3) / (mass + 1e-3).sum()
         logs[judged] = np.log(chances[:, 1:] / shares[1:]) - np.log(chances[:, :1] / shares[:1])
@@ -172,16 +166,15 @@ def _tail(ratios: Array, probe_ratios: Array, kind: IntArray, trust: Array, mixt
         mixture: ``[K]`` how the wrong ones divide into kinds, sums to 1.
     """
     score, known = ratios @ mixture, probe_ratios @ mixture
-    weight = (
-        trust / np.maximum(np.bincount(kind, trust, minlength=len(CLASSES)), _SMALLEST)[kind] * mixture[kind]
-    )
+    mass = np.maximum(np.bincount(kind, trust, minlength=len(mixture)), _SMALLEST)
+    weight = trust / mass[kind] * mixture[kind]
     if weight.sum() <= 0:
         return 0.0
     weight /= weight.sum()
     size = 1 / float((weight**2).sum())
     order = np.argsort(-known, kind="stable")
-    mass = np.cumsum(weight[order])
-    cuts = known[order][np.minimum(np.searchsorted(mass, TAILS), len(order) - 1)]
+    reached = np.cumsum(weight[order])
+    cuts = known[order][np.minimum(np.searchsorted(reached, TAILS), len(order) - 1)]
     there = np.array([(score >= cut).mean() for cut in cuts])
     beyond = np.array([weight[known >= cut].sum() for cut in cuts])
     error = np.sqrt(there * (1 - there) / len(score)) / beyond + there / beyond * np.sqrt(
@@ -190,10 +183,29 @@ def _tail(ratios: Array, probe_ratios: Array, kind: IntArray, trust: Array, mixt
     return float((there / beyond + error).min())
 
 
-def _discount(ratios: Array, shares: Array) -> Array:
-    """Turn ratios over all triplets into ratios over right ones, given what share is wrong."""
-    wrong = np.minimum(ratios @ shares, 0.99)
-    return (1 - min(float(shares.sum()), 0.99)) / (1 - wrong)
+def _told(ratios: Array, probe_ratios: Array, kind: IntArray) -> IntArray:
+    """Name the kinds whose probes the classifier tells from the triplets, or the one that it tells best."""
+    from sklearn.metrics import roc_auc_score
+
+    areas = np.zeros(ratios.shape[1])
+    for number in np.unique(kind):
+        known = probe_ratios[kind == number, number]
+        labels = np.concatenate([np.zeros(len(ratios)), np.ones(len(known))])
+        areas[number] = roc_auc_score(labels, np.concatenate([ratios[:, number], known]))
+    told: IntArray = np.flatnonzero(areas >= min(TOLD, areas.max()))
+    return told
+
+
+def _at_rate(posterior: Array, rate: float, steps: int = 60) -> Array:
+    """Change the odds of being wrong by one factor, so that the mean chance to be wrong is the rate."""
+    low, high = -20.0, 20.0
+    shifted = posterior
+    for _ in range(steps):
+        middle = (low + high) / 2
+        shifted = posterior * np.array([1.0, *np.full(posterior.shape[1] - 1, np.exp(middle))])
+        shifted = shifted / shifted.sum(axis=1, keepdims=True)
+        low, high = (middle, high) if 1 - shifted[:, 0].mean() < rate else (low, middle)
+    return shifted
 
 
 def _shares(ratios: Array, shares: Array, steps: int = 100) -> Array:
