@@ -35,7 +35,7 @@ COLUMNS = {
             "not id = 'a' and price > 1 or new = false",
             "(((NOT `id` = 'a') AND `price` > 1.0) OR `new` = FALSE)",
         ),
-        ("(id = 'a' or id = 'b') and price > 1", "(((`id` = 'a' OR `id` = 'b')) AND `price` > 1.0)"),
+        ("(id = 'a' or id = 'b') and price > 1", "((`id` = 'a' OR `id` = 'b') AND `price` > 1.0)"),
     ],
 )
 def test_what_is_written(text: str, written: str) -> None:

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from triptych.errors import UsageError
-from triptych.search.columns import describe_types, kind_of, sql_name, sql_string
+from triptych.search.columns import describe_types, kind_of
+from triptych.search.filter_tree import And, Comparison, Filter, Not, Or, Value, to_sql
 
 MAX_LENGTH = 4_000
 """Characters of a filter, at most."""
@@ -80,12 +81,21 @@ def compile_filter(text: str, columns: Mapping[str, pa.DataType]) -> str:
         >>> compile_filter("price < 50 and kind in ('a', 'b')", {"price": pa.float64(), "kind": pa.string()})
         "(`price` < 50.0 AND `kind` IN ('a', 'b'))"
     """
+    return to_sql(parse_filter(text, columns))
+
+
+def parse_filter(text: str, columns: Mapping[str, pa.DataType]) -> Filter:
+    """Parse a filter and check it against the columns, as :func:`compile_filter` does.
+
+    Raises:
+        FilterError: see :func:`compile_filter`.
+    """
     if len(text) > MAX_LENGTH:
         raise FilterError(f"the filter has {len(text):,} characters; at most {MAX_LENGTH:,} are read")
     parser = _Parser(text, columns)
-    written = parser.disjunction(0)
+    tree = parser.disjunction(0)
     parser.end()
-    return written
+    return tree
 
 
 class _Parser:
@@ -127,27 +137,27 @@ class _Parser:
             f"the filter cannot be read: at character {token.at + 1} {found}, expected {expected}"
         )
 
-    def disjunction(self, depth: int) -> str:
+    def disjunction(self, depth: int) -> Filter:
         parts = [self.conjunction(depth)]
         while self.takes("OR"):
             parts.append(self.conjunction(depth))
-        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
-    def conjunction(self, depth: int) -> str:
+    def conjunction(self, depth: int) -> Filter:
         parts = [self.unit(depth)]
         while self.takes("AND"):
             parts.append(self.unit(depth))
-        return parts[0] if len(parts) == 1 else f"({' AND '.join(parts)})"
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def unit(self, depth: int) -> str:
+    def unit(self, depth: int) -> Filter:
         if depth > _MAX_DEPTH:
             raise FilterError(f"the filter is nested more than {_MAX_DEPTH} levels deep")
         if self.takes("NOT"):
-            return f"(NOT {self.unit(depth + 1)})"
+            return Not(self.unit(depth + 1))
         if self.takes("("):
             inner = self.disjunction(depth + 1)
             self.need(")")
-            return f"({inner})"
+            return inner
         return self.test(self.column())
 
     def column(self) -> str:
@@ -162,17 +172,16 @@ class _Parser:
         self.take()
         return name
 
-    def test(self, name: str) -> str:
-        column = sql_name(name)
+    def test(self, name: str) -> Comparison:
         if self.now.kind == "mark" and self.now.text in _COMPARISONS:
             mark = self.take().text
             if kind_of(self.columns[name]) == "truth value" and mark not in ("=", "!=", "<>"):
                 raise FilterError(f'the column "{name}" holds truth values: compare it with = or !=')
-            return f"{column} {mark} {self.value(name)}"
+            return Comparison(name, mark, (self.value(name),))
         if self.takes("IS"):
             negated = "NOT " if self.takes("NOT") else ""
             self.need("NULL")
-            return f"{column} IS {negated}NULL"
+            return Comparison(name, f"IS {negated}NULL")
         negated = "NOT " if self.takes("NOT") else ""
         if self.takes("IN"):
             self.need("(")
@@ -180,27 +189,28 @@ class _Parser:
             while self.takes(","):
                 values.append(self.value(name))
             self.need(")")
-            return f"{column} {negated}IN ({', '.join(values)})"
+            return Comparison(name, f"{negated}IN", tuple(values))
         if self.takes("BETWEEN"):
             low = self.value(name)
             self.need("AND")
-            return f"({column} {negated}BETWEEN {low} AND {self.value(name)})"
+            return Comparison(name, f"{negated}BETWEEN", (low, self.value(name)))
         if self.takes("LIKE"):
             if kind_of(self.columns[name]) != "text":
                 raise FilterError(
                     f'the column "{name}" holds {kind_of(self.columns[name])}s: LIKE needs texts'
                 )
-            return f"{column} {negated}LIKE {self.value(name)}"
+            return Comparison(name, f"{negated}LIKE", (self.value(name),))
         raise self.wrong("=, !=, <, <=, >, >=, IN, BETWEEN, LIKE or IS NULL")
 
-    def value(self, name: str) -> str:
+    def value(self, name: str) -> Value:
+        written: Value
         token, kind = self.now, kind_of(self.columns[name])
         if token.kind == "text":
-            given, written = "text", sql_string(token.text[1:-1].replace("''", "'"))
+            given, written = "text", token.text[1:-1].replace("''", "'")
         elif token.kind == "number":
             given, written = "number", self.number(token.text, self.columns[name])
         elif token.word in ("TRUE", "FALSE"):
-            given, written = "truth value", token.word
+            given, written = "truth value", token.word == "TRUE"
         else:
             raise self.wrong("a 'text', a number, TRUE or FALSE")
         if given != kind:
@@ -210,16 +220,16 @@ class _Parser:
         self.take()
         return written
 
-    def number(self, text: str, given: pa.DataType) -> str:
+    def number(self, text: str, given: pa.DataType) -> int | float:
         if re.fullmatch(r"-?\d+", text) and not pa.types.is_floating(given):
             whole = int(text) if len(text) < 25 else 2**63
             if not -(2**63) <= whole < 2**63:
                 raise FilterError(f"the number {text[:40]} is too large")
-            return str(whole)
+            return whole
         value = float(text)
         if not math.isfinite(value):
             raise FilterError(f"the number {text[:40]} is too large")
-        return repr(value)
+        return value
 
 
 def _tokens(text: str) -> list[_Token]:
