@@ -209,7 +209,7 @@ def made_up(folder: Path, images: int) -> GalleryEngine:
         table = pa.table(columns, schema=shape.schema())
         table = table.append_column("kind", pa.array([KINDS[number % len(KINDS)] for number in numbers]))
         table = table.append_column("price", pa.array((numbers % 200).astype(float)))
-        gallery.table.add(table)
+        gallery.store.table.add(table)
     gallery.compact()
     return GalleryEngine(gallery, model=model)
 

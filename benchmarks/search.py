@@ -28,9 +28,10 @@ from triptych.search import Gallery, GalleryEngine, Query
 from triptych.search.columns import Shape
 from triptych.search.embed_queries import Ready
 from triptych.search.first_stage import DIRECTIONS
-from triptych.search.gallery import CONFIG, STORE
+from triptych.search.gallery import CONFIG
 from triptych.search.indexing import pool
-from triptych.search.store import create_table
+from triptych.search.lance_store import LanceStore
+from triptych.search.store import STORE
 
 QUERIES, DIM, TOP, NOISE = 8, 128, 10, 0.05
 Search = Callable[[np.ndarray], list[str]]
@@ -123,7 +124,7 @@ def write_gallery(folder: Path, targets: torch.Tensor) -> Gallery:
 
     shape = Shape(targets.shape[1], targets.shape[2], None)
     folder.mkdir(parents=True)
-    create_table(folder / STORE, shape.schema())
+    LanceStore.create(folder / STORE, shape)
     info = {"format": "triptych-gallery-1", "model": {"name": "benchmark", "fingerprint": "0" * 64}}
     sizes = {"queries": shape.queries, "dim": shape.dim, "tokens": None, "thumbnail": 256}
     (folder / CONFIG).write_text(json.dumps({**info, **sizes}))

@@ -160,6 +160,19 @@ def test_wrong_shards(
     assert not (tmp_path / "g").exists()
 
 
+def test_a_gallery_is_copied(triptych, own_gallery: Path, tiny_run: Path, tmp_path: Path) -> None:
+    copied = triptych("index", "copy", own_gallery, tmp_path / "copy")
+    assert copied.code == 0, copied.err
+    assert "copy has 48 images; their rows are in the folder" in copied.out
+    assert json.loads(triptych("index", "copy", own_gallery, tmp_path / "copy", "--json").out)["images"] == 48
+    outcome = triptych("index", "copy", own_gallery, own_gallery)
+    assert (outcome.code, "cannot be copied onto itself" in outcome.said) == (2, True)
+    outcome = triptych("index", "copy", own_gallery, tmp_path / "other", "--store", "ftp://host/a")
+    assert (outcome.code, "a store is s3://bucket/path" in outcome.said) == (2, True)
+    outcome = triptych("index", "copy", own_gallery, tmp_path / "other", "--store", "qdrant://127.0.0.1:9/a")
+    assert (outcome.code, "the store does not answer" in outcome.said) == (1, True)
+
+
 def test_awkward_pictures(triptych, shared: Path, gallery_folder: Path) -> None:
     refused = {"truncated.jpg", "zero_bytes.jpg", "text_renamed.jpg", "broken_data.png", "bomb_header.png"}
     for path in sorted((shared / "data" / "bad-inputs" / "images").iterdir()):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triptych.search.filters import FilterError, compile_filter
+from triptych.search.filter_tree import to_sql
+from triptych.search.filters import FilterError, parse_filter
 
 COLUMNS = {
     "id": pa.string(),
@@ -39,7 +40,7 @@ COLUMNS = {
     ],
 )
 def test_what_is_written(text: str, written: str) -> None:
-    assert compile_filter(text, COLUMNS) == written
+    assert to_sql(parse_filter(text, COLUMNS)) == written
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_what_is_written(text: str, written: str) -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(FilterError, match=message):
-        compile_filter(text, COLUMNS)
+        parse_filter(text, COLUMNS)
 
 
 @given(st.text(max_size=60))
@@ -87,13 +88,13 @@ def test_any_text_is_a_value_and_nothing_more(text: str) -> None:
     quoted = text.replace("'", "''")
     if "\0" in text:
         return
-    assert compile_filter(f"id = '{quoted}'", COLUMNS) == f"`id` = '{quoted}'"
+    assert to_sql(parse_filter(f"id = '{quoted}'", COLUMNS)) == f"`id` = '{quoted}'"
 
 
 @given(st.text(alphabet="ab'\"`()=<>,;- \n0.19eINOT", max_size=80))
 def test_no_input_does_more_than_be_refused(text: str) -> None:
     try:
-        written = compile_filter(text, COLUMNS)
+        written = to_sql(parse_filter(text, COLUMNS))
     except FilterError:
         return
     outside = "".join(written.split("'")[::2])

@@ -11,6 +11,7 @@ import pytest
 from triptych.errors import DataError, UsageError
 from triptych.search import Gallery, find_pictures, index_images
 from triptych.search.columns import id_filter
+from triptych.search.filter_tree import Comparison
 from triptych.search.gallery import fingerprint
 from triptych.search.lock import BusyError, writing
 from triptych.search.metadata import read_metadata
@@ -31,7 +32,7 @@ def test_every_picture_is_there_with_its_metadata(gallery_folder: Path) -> None:
         "price": 10.5,
         "large": True,
     }
-    assert gallery.count("price IS NULL") == 4
+    assert gallery.count(Comparison("price", "IS NULL")) == 4
     assert gallery.status().metadata == {"colour": "text", "price": "number", "large": "truth value"}
     assert verify(gallery).clean
 
@@ -197,10 +198,10 @@ def test_a_damaged_table_is_said(how: str, own_gallery: Path) -> None:
 
 def test_verify_counts_what_is_wrong(own_gallery: Path) -> None:
     gallery = Gallery.open(own_gallery)
-    rows = gallery.table.search().where(id_filter([CIRCLE])).to_arrow()
+    rows = gallery.store.table.search().where(id_filter([CIRCLE])).to_arrow()
     zeros = pa.array([[0.0] * gallery.info.shape.dim], rows.schema.field("pooled").type)
     rows = rows.set_column(rows.schema.get_field_index("pooled"), rows.schema.field("pooled"), zeros)
-    gallery.table.merge_insert("id").when_matched_update_all().execute(rows)
+    gallery.store.table.merge_insert("id").when_matched_update_all().execute(rows)
     found = verify(gallery)
     assert dict(found.problems) == {"the pooled vector is not the mean of the target vectors": 1}
     assert list(found.examples.values()) == [CIRCLE]
@@ -215,6 +216,6 @@ def test_a_full_disk_is_said(own_gallery: Path, monkeypatch: pytest.MonkeyPatch)
                 "LanceError(IO): Generic LocalFileSystem error: No space left on device (os error 28)"
             )
 
-    monkeypatch.setattr(gallery, "table", Full())
+    monkeypatch.setattr(gallery.store, "table", Full())
     with pytest.raises(DataError, match="the disk is full; what was finished before is kept"):
         gallery.put(pa.table({"id": ["a"]}))

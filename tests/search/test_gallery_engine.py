@@ -111,7 +111,7 @@ def crowd(lance: None, model: Any, tmp_path_factory: pytest.TempPathFactory) -> 
         "targets": column(targets),
     }
     with pytest.MonkeyPatch.context() as patch, gallery.writing():
-        patch.setattr("triptych.search.gallery.APPROXIMATE_FROM", 1000)
+        patch.setattr("triptych.search.lance_store.APPROXIMATE_FROM", 1000)
         gallery.put(pa.table(rows, schema=shape.schema()))
         gallery.compact()
     return gallery.folder
@@ -143,7 +143,7 @@ def test_images_that_the_index_does_not_cover_are_found(
 
     folder = Path(shutil.copytree(crowd, tmp_path / "g"))
     gallery = Gallery.open(folder)
-    row = gallery.table.search().where("id = 'i0007'").to_arrow()
+    row = gallery.store.table.search().where("id = 'i0007'").to_arrow()
     with gallery.writing():
         gallery.put(row.set_column(0, row.schema.field("id"), pa.array(["fresh"])))
     engine = engine_of(folder, small=1000)

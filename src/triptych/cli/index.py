@@ -48,6 +48,15 @@ class _IndexVerbs(TyperGroup):
 
 app = typer.Typer(cls=_IndexVerbs, rich_markup_mode="markdown", add_completion=False, no_args_is_help=True)
 
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Where the rows lie: s3://bucket/path, or qdrant://host:port/collection. Decided when the gallery is"
+        " made; GALLERY keeps the model and the address.",
+        show_default="in GALLERY",
+    ),
+]
 GalleryFolder = Annotated[
     Path, typer.Argument(metavar="GALLERY", help="The gallery's folder.", show_default=False)
 ]
@@ -58,7 +67,7 @@ def index() -> None:
     """Embed pictures into a gallery on disk that `triptych search` and `triptych serve` search.
 
     `triptych index MODEL IMAGES -o GALLERY` embeds what is new or changed, by content: run it again at any time,
-    also after it was stopped. `triptych index status|verify|remove|compact GALLERY` look after a gallery;
+    also after it was stopped. `triptych index status|verify|remove|compact|copy GALLERY` look after a gallery;
     `triptych index merge GALLERY` ends what several machines embedded with `--shard` or `--ray`.
     """
 
@@ -99,6 +108,7 @@ def add(
             " much smaller. Decided when the gallery is made.",
         ),
     ] = True,
+    store: StoreOption = None,
     shard: ShardOption = None,
     ray: RayOption = None,
     ray_workers: RayWorkersOption = 2,
@@ -134,8 +144,12 @@ def add(
     if is_gallery(gallery):
         found = Gallery.open(gallery)
         found.require(opened.model, opened.name)
+        if store and store != found.info.store:
+            raise UsageError(
+                f"{gallery}: the rows of this gallery are at {found.info.store or 'the folder itself'}"
+            )
     else:
-        found = Gallery.create(gallery, opened.model, opened.name, keep_tokens=tokens)
+        found = Gallery.create(gallery, opened.model, opened.name, keep_tokens=tokens, store=store)
     if part or ray:
         given = Pieces(found, opened.model, pictures, images, described, metadata, workers)
         embed_pieces(given, part, ray, ray_workers, as_json=as_json)
@@ -186,7 +200,8 @@ def status(gallery: GalleryFolder, as_json: JsonOption = False) -> None:
         **{"not in the index": f"{found.images - found.indexed:,}" if not found.exact else "not needed"},
         model=f"{found.model} ({found.fingerprint[:12]})",
         version=str(found.version),
-        size=f"{found.bytes / 2**20:,.1f} MiB in {found.fragments:,} pieces",
+        store=opened.info.store or "in the folder",
+        size=_size(found.bytes, found.fragments),
         metadata=metadata or "none",
         **({"not merged": waiting["sentence"]} if waiting else {}),
     )
@@ -250,7 +265,38 @@ def compact(
         found.compact(forget=forget)
     now = found.status()
     Console(highlight=False).print(
-        f"{now.images:,} images in {now.fragments:,} pieces, {now.bytes / 2**20:,.1f} MiB; version {now.version}."
+        f"{now.images:,} images; {_size(now.bytes, now.fragments)}; version {now.version}."
+    )
+
+
+@app.command()
+def copy(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="The gallery to copy.", show_default=False)
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="The new gallery's folder.", show_default=False)
+    ],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a gallery, into another store if you like; stopped, it is gone on with by the same command."""
+    from triptych.search.copying import copy_gallery
+    from triptych.search.gallery import Gallery
+
+    with stages(quiet=as_json) as bars:
+        made = copy_gallery(
+            Gallery.open(source),
+            target,
+            store=store,
+            progress=lambda done, total: bars("images", done, total),
+        )
+    if as_json:
+        typer.echo(json.dumps(asdict(made.status()), ensure_ascii=False, indent=2))
+        return
+    place = made.info.store or "the folder"
+    Console(highlight=False).print(
+        f"{target} has {len(made):,} images; their rows are in {place}.", soft_wrap=True, markup=False
     )
 
 
@@ -261,6 +307,11 @@ def _unmatched(without_picture: int, without_row: int, name: str) -> list[str]:
     if without_row:
         sentences.append(f"{without_row:,} pictures have no row in {name}; their metadata stays empty")
     return sentences
+
+
+def _size(size: int | None, pieces: int) -> str:
+    """Say how large the rows are, in how many pieces."""
+    return f"{pieces:,} pieces" if size is None else f"{size / 2**20:,.1f} MiB in {pieces:,} pieces"
 
 
 def _facts(**facts: str) -> None:

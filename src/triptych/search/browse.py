@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from triptych.search.columns import HEIGHT, ID, WIDTH, filter_fields
-from triptych.search.filters import compile_filter
-from triptych.search.snapshot import Snapshot
+from triptych.search.filter_tree import Filter
+from triptych.search.filters import parse_filter
+from triptych.search.store import Snapshot
 
 MAX_PAGE = 200
 """Images on a page, at most."""
@@ -66,7 +67,7 @@ class Browser:
     """Pages of a gallery's versions; the last orders are kept, so that the next page is found at once."""
 
     def __init__(self) -> None:
-        self._orders: OrderedDict[tuple[int, str | None], _Order] = OrderedDict()
+        self._orders: OrderedDict[tuple[int, Filter | None], _Order] = OrderedDict()
         self._lock = threading.Lock()
 
     def page(
@@ -103,7 +104,7 @@ class Browser:
         return Page(images, len(order.ids), after, snapshot.version)
 
     def _order(self, snapshot: Snapshot, where: str | None) -> _Order:
-        written = None if where is None else compile_filter(where, filter_fields(snapshot.schema))
+        written = None if where is None else parse_filter(where, filter_fields(snapshot.schema))
         key = (snapshot.version, written)
         with self._lock:
             order = self._orders.get(key)

@@ -12,7 +12,7 @@ from triptych.search.columns import HEIGHT, WIDTH
 from triptych.search.embed_queries import encode_pictures, picture_key, prepare_query
 from triptych.search.gallery_engine import GalleryEngine
 from triptych.search.query import Query, Reference
-from triptych.search.snapshot import Snapshot
+from triptych.search.store import Snapshot
 from triptych.training.query_attention import query_attention
 from triptych.triplets.decoding import MAX_PIXELS, decode_image
 

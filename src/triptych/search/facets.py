@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from triptych.search.columns import kind_of, metadata_fields
-from triptych.search.snapshot import Snapshot
+from triptych.search.store import Snapshot
 
 MAX_VALUES, MAX_LENGTH, MAX_ROWS = 40, 80, 100_000
 """Values that are listed of a column, characters of a value that is listed, images that are looked at."""

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from triptych.errors import UsageError
 from triptych.search.columns import describe_types, kind_of
-from triptych.search.filter_tree import And, Comparison, Filter, Not, Or, Value, to_sql
+from triptych.search.filter_tree import And, Comparison, Filter, Not, Or, Value
 
 MAX_LENGTH = 4_000
 """Characters of a filter, at most."""
@@ -63,32 +63,23 @@ class _Token:
         return self.text.upper() if self.kind == "word" else self.text if self.kind == "mark" else ""
 
 
-def compile_filter(text: str, columns: Mapping[str, pa.DataType]) -> str:
-    """Parse a filter, check it against the columns, and write it anew for the table.
+def parse_filter(text: str, columns: Mapping[str, pa.DataType]) -> Filter:
+    """Parse a filter and check it against the columns.
 
     Args:
         text: the filter, such as ``category = 'shoes' AND price < 50``.
         columns: what may be named, name to type.
 
     Returns:
-        An expression in which every name and text is quoted by us.
+        What it says; a store writes it in its own language, and quotes every name and text.
 
     Raises:
         FilterError: it cannot be read (says where), names an unknown column (lists the known ones), or compares
             a column with another kind of value.
 
     Example:
-        >>> compile_filter("price < 50 and kind in ('a', 'b')", {"price": pa.float64(), "kind": pa.string()})
-        "(`price` < 50.0 AND `kind` IN ('a', 'b'))"
-    """
-    return to_sql(parse_filter(text, columns))
-
-
-def parse_filter(text: str, columns: Mapping[str, pa.DataType]) -> Filter:
-    """Parse a filter and check it against the columns, as :func:`compile_filter` does.
-
-    Raises:
-        FilterError: see :func:`compile_filter`.
+        >>> parse_filter("price < 50", {"price": pa.float64()})
+        Comparison(column='price', operator='<', values=(50.0,))
     """
     if len(text) > MAX_LENGTH:
         raise FilterError(f"the filter has {len(text):,} characters; at most {MAX_LENGTH:,} are read")

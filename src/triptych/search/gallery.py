@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from triptych.errors import DataError, UsageError
@@ -20,29 +17,25 @@ from triptych.files import explain_full_disk, write_json
 from triptych.search.columns import (
     HASH,
     ID,
-    POOLED,
     Shape,
     filter_fields,
-    id_filter,
     kind_of,
     metadata_fields,
 )
+from triptych.search.filter_tree import Comparison, Filter
 from triptych.search.lock import writing
-from triptych.search.store import create_table, explained, open_table
+from triptych.search.store import APPROXIMATE_FROM, STORE, create_store, open_store
 
 if TYPE_CHECKING:
     from triptych.training.model import Model
 
-CONFIG, MODEL, STORE = "gallery.json", "model", "store"
+CONFIG, MODEL = "gallery.json", "model"
 FEEDBACK, REJECTED = "feedback.jsonl", "rejected.jsonl"
 """Triplets that people chose, and triplets that they called wrong: the first are to train on, the second are not."""
 
 FORMAT = "triptych-gallery-1"
 
-APPROXIMATE_FROM = 20_000
-"""Images from which a search is approximate first: below it the exact scan takes some milliseconds."""
-
-_DELETE_CHUNK = 500
+_TAKE_CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -54,12 +47,14 @@ class GalleryInfo:
         fingerprint: of the model's settings and weights; vectors of two fingerprints cannot be compared.
         shape: the sizes of what is stored of an image.
         thumbnail: longest side of a stored thumbnail, in pixels.
+        store: address of the rows; None where they lie in the gallery's folder.
     """
 
     model: str
     fingerprint: str
     shape: Shape
     thumbnail: int
+    store: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class GalleryStatus:
         version: counts the changes of the table.
         model: the model's name.
         fingerprint: of the model's settings and weights.
-        bytes: size of the folder on disk.
+        bytes: size of the rows; None where the store does not say.
         fragments: pieces that the table lies in; ``compact`` makes them few.
         metadata: column to kind of value.
     """
@@ -84,7 +79,7 @@ class GalleryStatus:
     version: int
     model: str
     fingerprint: str
-    bytes: int
+    bytes: int | None
     fragments: int
     metadata: Mapping[str, str]
 
@@ -101,11 +96,18 @@ class Gallery:
 
     def __init__(self, folder: Path, info: GalleryInfo) -> None:
         self.folder, self.info = folder, info
-        self.table: Any = open_table(folder / STORE)
+        self.store = open_store(folder, info.store, info.shape, info.fingerprint)
 
     @classmethod
     def create(
-        cls, folder: str | Path, model: Model, name: str, *, keep_tokens: bool = True, thumbnail: int = 256
+        cls,
+        folder: str | Path,
+        model: Model,
+        name: str,
+        *,
+        keep_tokens: bool = True,
+        thumbnail: int = 256,
+        store: str | None = None,
     ) -> Gallery:
         """Make an empty gallery, with a copy of the model in it.
 
@@ -116,10 +118,11 @@ class Gallery:
             keep_tokens: store each image's frozen tokens, so that a query by id is exact; else the thumbnail is
                 encoded anew, which saves most of the space.
             thumbnail: longest side of stored thumbnails, in pixels.
+            store: address of the rows, where they are not to lie in the folder: object storage or Qdrant.
 
         Raises:
-            UsageError: the folder holds something else.
-            DataError: it cannot be written.
+            UsageError: the folder or the store holds something else.
+            DataError: they cannot be written.
         """
         folder = Path(folder)
         unfinished = {MODEL, STORE, "lock"}  # what a creation that was killed leaves
@@ -132,9 +135,9 @@ class Gallery:
                 return cls.open(folder)
             from triptych.training.model import save_model
 
-            info = GalleryInfo(name, fingerprint(model), _shape_of(model, keep_tokens), thumbnail)
+            info = GalleryInfo(name, fingerprint(model), _shape_of(model, keep_tokens), thumbnail, store)
+            create_store(folder, store, info.shape, info.fingerprint)
             save_model(folder / MODEL, model.backbone, model.method, model.settings, model.info)
-            create_table(folder / STORE, info.shape.schema())
             write_json(folder / CONFIG, _to_json(info))
         return cls(folder, info)
 
@@ -182,28 +185,24 @@ class Gallery:
 
     @property
     def version(self) -> int:
-        """The version of the table that is open."""
-        with self._explained():
-            return int(self.table.version)
+        """The version of the rows that is open."""
+        return self.store.version
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's schema, metadata included."""
-        with self._explained():
-            return self.table.schema
+        """The rows' schema, metadata included."""
+        return self.store.schema
 
     def __len__(self) -> int:
-        return self.count()
+        return self.store.count()
 
-    def count(self, where: str | None = None) -> int:
+    def count(self, where: Filter | None = None) -> int:
         """Count images, all or those that pass a filter (of :mod:`~triptych.search.filters`)."""
-        with self._explained():
-            return int(self.table.count_rows(where))
+        return self.store.count(where)
 
     def refresh(self) -> None:
         """Go to the newest version."""
-        with self._explained():
-            self.table.checkout_latest()
+        self.store.refresh()
 
     @contextmanager
     def writing(self, *, wait: float = 0.0) -> Iterator[None]:
@@ -217,22 +216,20 @@ class Gallery:
         found = self.read([ID, HASH])
         return dict(zip(found[ID].to_pylist(), found[HASH].to_pylist(), strict=True))
 
-    def read(self, columns: Sequence[str], *, where: str | None = None, row_ids: bool = False) -> pa.Table:
-        """Read columns of all images, or of those that pass a filter, in the table's order.
+    def read(self, columns: Sequence[str], *, where: Filter | None = None) -> pa.Table:
+        """Read columns of all images, or of those that pass a filter, in the store's order.
 
         Raises:
-            DataError: the table is damaged.
+            DataError: the store is damaged.
         """
-        with self._explained():
-            query = self.table.search().select(list(columns)).with_row_id(row_ids)
-            return (query.where(where) if where else query).to_arrow()
+        return self.store.read(columns, where)
 
     def take(self, image_ids: Sequence[str], columns: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Read columns of some images, by id; those that are not there are left out."""
         rows: dict[str, dict[str, Any]] = {}
-        for start in range(0, len(image_ids), _DELETE_CHUNK):
-            part = image_ids[start : start + _DELETE_CHUNK]
-            found = self.read([ID, *columns], where=id_filter(part))
+        for start in range(0, len(image_ids), _TAKE_CHUNK):
+            part = image_ids[start : start + _TAKE_CHUNK]
+            found = self.read([ID, *columns], where=Comparison(ID, "IN", tuple(part)))
             rows.update((row[ID], row) for row in found.to_pylist())
         return rows
 
@@ -241,11 +238,7 @@ class Gallery:
 
         ``rows`` may have only the id and metadata columns where every id is there already.
         """
-        with self._explained():
-            merge = self.table.merge_insert(ID).when_matched_update_all()
-            if POOLED in rows.column_names:
-                merge = merge.when_not_matched_insert_all()
-            merge.execute(rows)
+        self.store.put(rows)
 
     def add_metadata_columns(self, fields: Mapping[str, pa.DataType]) -> None:
         """Add metadata columns, empty for the images that are there. Needs :meth:`writing`.
@@ -262,17 +255,14 @@ class Gallery:
                     field=name,
                     mend="Rename the column, or write it as the same kind of value.",
                 )
-        fresh = [pa.field(name, given) for name, given in fields.items() if name not in own]
+        fresh = {name: given for name, given in fields.items() if name not in own}
         if fresh:
-            with self._explained():
-                self.table.add_columns(pa.schema(fresh))
+            self.store.add_columns(fresh)
 
     def remove(self, image_ids: Sequence[str]) -> int:
         """Remove images by id; returns how many were there. Needs :meth:`writing`."""
         before = len(self)
-        with self._explained():
-            for start in range(0, len(image_ids), _DELETE_CHUNK):
-                self.table.delete(id_filter(image_ids[start : start + _DELETE_CHUNK]))
+        self.store.remove(image_ids)
         return before - len(self)
 
     def compact(self, *, forget: bool = False) -> None:
@@ -281,34 +271,16 @@ class Gallery:
         Args:
             forget: also delete older versions now; processes that still read one of them will fail.
         """
-        with self._explained():
-            with warnings.catch_warnings():  # LanceDB warns of what ``forget`` says
-                warnings.simplefilter("ignore", UserWarning)
-                self.table.optimize(cleanup_older_than=timedelta(0) if forget else None)
-            self._build_index()
-
-    def _build_index(self) -> None:
-        rows = int(self.table.count_rows())
-        if rows < APPROXIMATE_FROM or self.table.list_indices():
-            return
-        from lancedb.index import IvfFlat
-
-        partitions = max(1, int(np.sqrt(rows)))
-        self.table.create_index(POOLED, config=IvfFlat(distance_type="dot", num_partitions=partitions))
+        self.store.compact(forget=forget)
 
     def indexed(self) -> int:
         """Count the images that the approximate index covers."""
-        with self._explained():
-            names = [index.name for index in self.table.list_indices()]
-            stats = self.table.index_stats(names[0]) if names else None
-        return int(stats.num_indexed_rows) if stats else 0
+        return self.store.indexed()
 
     def status(self) -> GalleryStatus:
         """Describe the gallery at its open version."""
         images = len(self)
-        with self._explained():
-            fragments = int(self.table.stats()["fragment_stats"]["num_fragments"])
-        size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        size, fragments = self.store.size()
         metadata = {name: kind_of(given) for name, given in metadata_fields(self.schema).items()}
         return GalleryStatus(
             images,
@@ -325,9 +297,6 @@ class Gallery:
     def filter_fields(self) -> dict[str, pa.DataType]:
         """Return what a filter may name, name to type."""
         return filter_fields(self.schema)
-
-    def _explained(self) -> Any:
-        return explained(self.folder / STORE)
 
 
 def is_gallery(folder: Path) -> bool:
@@ -359,7 +328,14 @@ def read_info(folder: Path) -> GalleryInfo:
             int(found["queries"]), int(found["dim"]), (int(tokens[0]), int(tokens[1])) if tokens else None
         )
         model = found["model"]
-        return GalleryInfo(str(model["name"]), str(model["fingerprint"]), shape, int(found["thumbnail"]))
+        store = found.get("store")
+        return GalleryInfo(
+            str(model["name"]),
+            str(model["fingerprint"]),
+            shape,
+            int(found["thumbnail"]),
+            store and str(store),
+        )
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DataError(
             f"is damaged ({type(error).__name__}: {error})", file=path, mend="Make the gallery again."
@@ -399,4 +375,5 @@ def _to_json(info: GalleryInfo) -> dict[str, Any]:
         "dim": info.shape.dim,
         "tokens": list(info.shape.tokens) if info.shape.tokens else None,
         "thumbnail": info.thumbnail,
+        **({"store": info.store} if info.store else {}),
     }

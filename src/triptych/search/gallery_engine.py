@@ -10,38 +10,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from triptych.errors import DataError, UsageError
-from triptych.evaluation import rank
-from triptych.objectives.similarity import similarity
+from triptych.errors import UsageError
 from triptych.search.columns import HEIGHT, ID, SOURCE, THUMBNAIL, TOKENS, WIDTH, filter_fields
 from triptych.search.embed_queries import Ready, embed_queries, prepare_query
-from triptych.search.filters import compile_filter
-from triptych.search.gallery import APPROXIMATE_FROM, Gallery
+from triptych.search.filters import parse_filter
+from triptych.search.gallery import Gallery
 from triptych.search.query import Query
-from triptych.search.snapshot import Resident, Snapshot
-from triptych.training.evaluate import scorer
+from triptych.search.store import APPROXIMATE_FROM, Snapshot, Stages
 from triptych.training.model import Model
 from triptych.triplets.decoding import MAX_PIXELS, decode_image
 
 Mode = Literal["auto", "exact", "approximate"]
-
-CANDIDATES = 1_000
-"""Images that the first stage hands to the exact second one, at least."""
-
-CANDIDATE_SHARE = 40
-"""One image in so many is a candidate in large galleries: how far a right one can fall grows with the gallery."""
 
 MEMORY = 2**30
 """Bytes that target vectors may take in memory, the first stage's included; 300,000 images of ``lite``."""
 
 PROBES = 32
 """Partitions of the approximate index that are searched where the vectors are not in memory."""
-
-_FILTERED_EXACT = 5_000
-"""A filter that passes at most so many images is scanned exactly, whatever the gallery's size."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +123,8 @@ class GalleryEngine:
         if model is not None:
             self.gallery.require(model, "the given model")
         self._model, self._loading = model, threading.Lock()
-        self.candidates, self.probes = candidates, probes
-        self._exact = {"auto": None, "exact": True, "approximate": False}[mode]
-        self._small, self._memory = small, memory
+        exact = {"auto": None, "exact": True, "approximate": False}[mode]
+        self._stages = Stages(exact, small, candidates, probes, memory)
         self._refreshing = threading.Lock()
         self.snapshot = self._open()
 
@@ -190,7 +176,7 @@ class GalleryEngine:
         """
         now = snapshot or self.snapshot
         if query.where is not None:
-            compile_filter(query.where, filter_fields(now.schema))
+            parse_filter(query.where, filter_fields(now.schema))
         return prepare_query(query, self.model, lambda ids: self.stored(now, ids), max_pixels=max_pixels)
 
     def embed(self, ready: Sequence[Ready]) -> Tensor:
@@ -200,34 +186,22 @@ class GalleryEngine:
     def find(self, ready: Ready, vector: Tensor, *, snapshot: Snapshot | None = None) -> Answer:
         """Find the images nearest to a query vector ``[D]``."""
         now, started, query = snapshot or self.snapshot, time.perf_counter(), ready.query
-        where = None if query.where is None else compile_filter(query.where, filter_fields(now.schema))
+        where = None if query.where is None else parse_filter(query.where, filter_fields(now.schema))
         ids = [image.id for image in query.references if image.id is not None]
         same = set() if query.keep_references else now.copies(ids, ready.hashes)
         wanted = query.top + len(same)
-        if now.exact and now.resident:
-            exact, found = True, _scan(now.resident, vector, wanted, now.passing(where) if where else None)
-        else:
-            rows = self._candidates(now, vector, wanted, where)
-            exact, found = rows.exact, _best(rows.rows, now.targets(rows.rows), vector, wanted)
-        rows_found, scores, scored = found
-        hits = self._hits(now, rows_found, scores, vector, same, query.top)
+        found = now.find(vector, wanted, where)
+        hits = self._hits(now, found.rows, found.scores, vector, same, query.top)
         return Answer(
             tuple(hits),
-            "exact" if exact else "approximate",
-            scored,
+            "exact" if found.exact else "approximate",
+            found.scored,
             now.images,
             now.version,
             self.gallery.info.model,
             self.gallery.info.fingerprint,
             (time.perf_counter() - started) * 1000,
         )
-
-    def _candidates(self, now: Snapshot, vector: Tensor, wanted: int, where: str | None) -> _Candidates:
-        if where is not None and now.count(where) <= _FILTERED_EXACT:
-            return _Candidates(np.sort(now.passing(where)), True)
-        count = self.candidates or max(CANDIDATES, now.images // CANDIDATE_SHARE)
-        rows = now.nearest(vector, max(count, 4 * wanted), where, self.probes)
-        return _Candidates(rows, len(rows) == now.images)
 
     def thumbnail(self, image_id: str) -> bytes | None:
         """Return an image's thumbnail (JPEG), or None where it is not in the gallery."""
@@ -239,7 +213,7 @@ class GalleryEngine:
         return self.snapshot.pictures(image_ids, THUMBNAIL)
 
     def _open(self) -> Snapshot:
-        return Snapshot(self.gallery, exact=self._exact, small=self._small, memory=self._memory)
+        return self.gallery.store.snapshot(self.gallery.info.shape, self._stages)
 
     def stored(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the tokens ``[P, V]`` of images, or the pixels ``[3, H, W]`` of their thumbnails."""
@@ -281,37 +255,3 @@ class UnknownImageError(UsageError):
     def __init__(self, image_id: str) -> None:
         super().__init__(f'there is no image "{image_id}" in the gallery')
         self.image_id = image_id
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """Row ids that are scored exactly, and whether these are all that could be found."""
-
-    rows: np.ndarray
-    exact: bool
-
-
-Found = tuple[np.ndarray, np.ndarray, int]
-"""Row ids and scores, best first, and how many images were scored."""
-
-
-def _scan(gallery: Resident, vector: Tensor, wanted: int, passing: np.ndarray | None) -> Found:
-    """Score every image, or those in the rows ``passing``; ranked as evaluation does, ties in the table's order."""
-    targets, rows = gallery.targets, gallery.rows
-    if passing is not None:
-        kept = np.flatnonzero(np.isin(rows, passing))
-        targets, rows = targets[torch.from_numpy(kept)], rows[kept]
-    if not len(rows):
-        return rows, np.empty(0, np.float32), 0
-    queries = targets.shape[1]
-    found = rank(scorer(vector[None], targets), 1, len(rows), top_k=wanted, bytes_per_score=4 * queries)
-    return rows[found.indices[0]], found.scores[0], len(rows)
-
-
-def _best(rows: np.ndarray, targets: Tensor, vector: Tensor, wanted: int) -> Found:
-    """Score the candidates exactly; ties by row."""
-    scores = similarity(vector[None], targets)[0].numpy()
-    if not np.isfinite(scores).all():
-        raise DataError("the gallery holds vectors that are not finite", mend="Run `triptych index verify`.")
-    order = np.lexsort((rows, -scores))[:wanted]
-    return rows[order], scores[order], len(rows)

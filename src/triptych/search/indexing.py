@@ -19,6 +19,7 @@ from triptych.search.columns import HASH, ID, POOLED, SOURCE, TARGETS, THUMBNAIL
 from triptych.search.gallery import Gallery
 from triptych.search.metadata import Metadata
 from triptych.search.pictures import Picture
+from triptych.search.store import APPROXIMATE_FROM
 from triptych.training.model import Model
 from triptych.triplets.decoding import MAX_PIXELS, decode_image
 
@@ -172,8 +173,6 @@ def grouped(pictures: Sequence[Picture]) -> Iterator[Sequence[Picture]]:
 
 def _outgrown(gallery: Gallery) -> bool:
     """Tell whether so many images are not in the approximate index that searches would feel it."""
-    from triptych.search.gallery import APPROXIMATE_FROM
-
     return len(gallery) - gallery.indexed() >= APPROXIMATE_FROM
 
 

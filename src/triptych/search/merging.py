@@ -9,7 +9,8 @@ from typing import Any
 
 from triptych.errors import DataError
 from triptych.search.columns import HASH
-from triptych.search.gallery import STORE, Gallery
+from triptych.search.gallery import Gallery
+from triptych.search.lance_errors import explained
 from triptych.search.sharding import (
     SHARDS,
     Piece,
@@ -18,7 +19,6 @@ from triptych.search.sharding import (
     require_lance,
     table_folder,
 )
-from triptych.search.store import explained
 
 _NAMED = 5
 
@@ -124,7 +124,7 @@ def _list(gallery: Gallery, pieces: list[Piece]) -> None:
 
     gallery.refresh()
     uri = str(table_folder(gallery))
-    with explained(gallery.folder / STORE):
+    with explained(gallery.store.place):
         operation = lance.LanceOperation.Append(
             [lance.FragmentMetadata.from_json(json.dumps(fragment)) for fragment in fragments]
         )

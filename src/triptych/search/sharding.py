@@ -23,11 +23,13 @@ from triptych.backbones.shard_claims import Claims
 from triptych.errors import DataError, TriptychError, UsageError
 from triptych.files import explain_full_disk, write_json
 from triptych.search.columns import HASH, ID
-from triptych.search.gallery import STORE, Gallery
+from triptych.search.gallery import Gallery
 from triptych.search.indexing import Progress, embed_group, grouped, with_metadata
+from triptych.search.lance_errors import explained
+from triptych.search.lance_store import TABLE
 from triptych.search.metadata import Metadata
 from triptych.search.pictures import Picture
-from triptych.search.store import TABLE, explained
+from triptych.search.store import STORE
 from triptych.training.model import Model
 
 SHARDS = "shards"
@@ -149,10 +151,16 @@ def prepare_shards(
     """Make a gallery ready for pieces, and return the groups of the pictures.
 
     Raises:
+        UsageError: the gallery's rows are not in its folder.
         DataError: it holds pieces of other pictures, or the model is not the gallery's.
         TriptychError: Lance is not installed.
     """
     require_lance()
+    if gallery.info.store:
+        raise UsageError(
+            f"shards are written into the gallery's folder, but its rows are at {gallery.info.store}.\n"
+            "  Make a gallery in a folder, merge its shards, then: triptych index copy GALLERY NEW --store ADDRESS"
+        )
     gallery.require(model, gallery.info.model)
     groups = list(grouped(pictures))
     plan = plan_of(gallery, groups)
@@ -274,6 +282,6 @@ def _write(gallery: Gallery, rows: pa.Table) -> list[dict[str, Any]]:
         if column.name not in rows.column_names:
             rows = rows.append_column(column, pa.nulls(len(rows), column.type))
     ordered = rows.select(schema.names).cast(schema)
-    with explained(gallery.folder / STORE):
+    with explained(gallery.store.place):
         written = write_fragments(ordered, str(table_folder(gallery)), mode="append")
     return [fragment.to_json() for fragment in written]

@@ -1,4 +1,4 @@
-"""A gallery at one version, as a search reads it: from memory where it fits, else from the table."""
+"""LanceSnapshot: a LanceDB table at one version, searched in memory where it fits, else in the table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from triptych.errors import DataError
+from triptych.evaluation import rank
+from triptych.objectives.similarity import similarity
 from triptych.search.columns import (
     HASH,
     HEIGHT,
@@ -20,12 +22,15 @@ from triptych.search.columns import (
     SOURCE,
     TARGETS,
     WIDTH,
+    Shape,
     id_filter,
     metadata_fields,
 )
+from triptych.search.filter_tree import Filter, to_sql
 from triptych.search.first_stage import DIRECTIONS, FirstStage
-from triptych.search.gallery import STORE, Gallery
-from triptych.search.store import explained, open_table
+from triptych.search.lance_errors import explained
+from triptych.search.store import FILTERED_EXACT, Found, Stages
+from triptych.training.evaluate import scorer
 
 
 @dataclass(frozen=True)
@@ -55,34 +60,45 @@ class Resident:
         return self.order[np.searchsorted(self.rows, rows, sorter=self.order)]
 
 
-class Snapshot:
-    """One version of a gallery; it does not change, whatever is written meanwhile.
+class LanceSnapshot:
+    """One version of a table; it does not change, whatever is written meanwhile.
 
     Args:
-        gallery: the gallery; its newest version is taken.
-        exact: whether searches score every image; by default where there are fewer than ``small``.
-        small: see ``exact``.
-        memory: bytes that the target vectors may take in memory; a larger gallery is read from the table, unless
-            it is to be searched exactly.
+        place: the table's address, for messages.
+        table: its newest version, opened for this snapshot alone.
+        shape: sizes of a row.
+        stages: how it is searched. Target vectors that take more than its memory are read from the table, unless
+            every image is to be scored.
 
     Raises:
         DataError: the table is damaged.
     """
 
-    def __init__(self, gallery: Gallery, *, exact: bool | None, small: int, memory: int) -> None:
-        self.shape, self._store = gallery.info.shape, gallery.folder / STORE
-        self._table: Any = open_table(self._store)
-        with explained(self._store):
-            self.version = int(self._table.version)
-            self.images = int(self._table.count_rows())
-            self.schema: pa.Schema = self._table.schema
-            indices = self._table.list_indices()
+    def __init__(self, place: str, table: Any, shape: Shape, stages: Stages) -> None:
+        self.shape, self.stages, self._place, self._table = shape, stages, place, table
+        with explained(place):
+            self.version = int(table.version)
+            self.images = int(table.count_rows())
+            self.schema: pa.Schema = table.schema
+            indices = table.list_indices()
         self.metadata = list(metadata_fields(self.schema))
         self.partitions = max(1, int(np.sqrt(self.images))) if indices else 0
-        self.exact = self.images < small if exact is None else exact
+        self.exact = stages.is_exact(self.images)
         kept = 0 if self.exact else 4 * min(DIRECTIONS, self.shape.dim)
-        fits = self.images * self.shape.queries * (2 * self.shape.dim + kept) <= memory
-        self.resident = self._load(half=self.images >= small) if fits or self.exact else None
+        fits = self.images * self.shape.queries * (2 * self.shape.dim + kept) <= stages.memory
+        self.resident = self._load(half=self.images >= stages.small) if fits or self.exact else None
+
+    def find(self, vector: Tensor, wanted: int, where: Filter | None) -> Found:
+        """Find the images nearest to a query vector ``[D]``."""
+        sql = None if where is None else to_sql(where)
+        if self.exact and self.resident:
+            return _scan(self.resident, vector, wanted, self.passing(sql) if sql else None)
+        if sql is not None and self.count(sql) <= FILTERED_EXACT:
+            rows, exact = np.sort(self.passing(sql)), True
+        else:
+            rows = self.nearest(vector, self.stages.first(self.images, wanted), sql)
+            exact = len(rows) == self.images
+        return _best(rows, self.targets(rows), vector, wanted, exact)
 
     def rows_of(self, image_ids: Sequence[str]) -> dict[str, int]:
         """Return the row ids of images; those that are not there are left out."""
@@ -100,7 +116,7 @@ class Snapshot:
 
     def count(self, where: str) -> int:
         """Count the images that pass a filter."""
-        with explained(self._store):
+        with explained(self._place):
             return int(self._table.count_rows(where))
 
     def copies(self, image_ids: Sequence[str], hashes: set[str]) -> set[str]:
@@ -127,17 +143,17 @@ class Snapshot:
         found: list[dict[str, Any]] = table.to_pylist()
         return found
 
-    def nearest(self, vector: Tensor, count: int, where: str | None, probes: int) -> np.ndarray:
+    def nearest(self, vector: Tensor, count: int, where: str | None) -> np.ndarray:
         """Return the row ids of about the ``count`` best images for a query vector ``[D]``.
 
-        In memory all target vectors are looked at, roughly; in the table the pooled vectors of the index's ``probes``
+        In memory all target vectors are looked at, roughly; in the table the pooled vectors of the index's
         nearest partitions.
         """
         if self.resident and self.resident.first_stage:
             passing = torch.from_numpy(self.resident.places(self.passing(where))) if where else None
             found = self.resident.first_stage.nearest(vector, count, passing)
             return np.asarray(self.resident.rows[found.numpy()])
-        with explained(self._store):
+        with explained(self._place):
             query = (
                 self._table.search(vector.numpy(), vector_column_name=POOLED)
                 .distance_type("dot")
@@ -145,7 +161,7 @@ class Snapshot:
             )
             query = query.with_row_id(True).select([ID, "_distance"])
             if self.partitions:
-                query = query.nprobes(min(probes, self.partitions))
+                query = query.nprobes(min(self.stages.probes, self.partitions))
             if where:
                 query = query.where(where, prefilter=True)
             return np.asarray(query.to_arrow()["_rowid"], dtype=np.uint64)
@@ -185,12 +201,14 @@ class Snapshot:
             by_hash,
         )
 
-    def read(self, columns: Sequence[str], *, where: str | None = None, limit: int | None = None) -> pa.Table:
+    def read(
+        self, columns: Sequence[str], *, where: Filter | None = None, limit: int | None = None
+    ) -> pa.Table:
         """Read columns and ``_rowid`` of all images, or of those that pass a filter; the first ``limit`` only."""
-        return self._search(columns, where, limit)
+        return self._search(columns, None if where is None else to_sql(where), limit)
 
     def _search(self, columns: Sequence[str], where: str | None, limit: int | None = None) -> pa.Table:
-        with explained(self._store):
+        with explained(self._place):
             query = self._table.search().select(list(columns)).with_row_id(True)
             query = query.where(where) if where else query
             return (query.limit(limit) if limit else query).to_arrow()
@@ -199,7 +217,7 @@ class Snapshot:
         if not rows:
             return pa.schema([self.schema.field(name) for name in columns]).empty_table()
         wanted = np.array(rows, dtype=np.uint64)
-        with explained(self._store):
+        with explained(self._place):
             query = self._table.take_row_ids(wanted.tolist()).select(list(columns)).with_row_id()
             found: pa.Table = query.to_arrow()
         own = np.asarray(found["_rowid"], dtype=np.uint64)  # LanceDB gives them in its own order
@@ -209,7 +227,7 @@ class Snapshot:
         )
         if len(own) < len(wanted) or not np.array_equal(own[places], wanted):
             problem = "rows of the gallery's table are missing"
-            raise DataError(problem, file=self._store, mend="Run `triptych index verify`.")
+            raise DataError(problem, file=self._place, mend="Run `triptych index verify`.")
         return found.select(list(columns)).take(pa.array(places))
 
     def _vectors(self, column: pa.ChunkedArray) -> Tensor:
@@ -217,3 +235,25 @@ class Snapshot:
             return torch.empty(0, self.shape.queries, self.shape.dim, dtype=torch.float16)
         flat = np.array(column.combine_chunks().flatten(), dtype=np.float16)
         return torch.from_numpy(flat.reshape(-1, self.shape.queries, self.shape.dim))
+
+
+def _scan(gallery: Resident, vector: Tensor, wanted: int, passing: np.ndarray | None) -> Found:
+    """Score every image, or those in the rows ``passing``; ranked as evaluation does, ties in the table's order."""
+    targets, rows = gallery.targets, gallery.rows
+    if passing is not None:
+        kept = np.flatnonzero(np.isin(rows, passing))
+        targets, rows = targets[torch.from_numpy(kept)], rows[kept]
+    if not len(rows):
+        return Found(rows, np.empty(0, np.float32), 0, True)
+    queries = targets.shape[1]
+    found = rank(scorer(vector[None], targets), 1, len(rows), top_k=wanted, bytes_per_score=4 * queries)
+    return Found(rows[found.indices[0]], found.scores[0], len(rows), True)
+
+
+def _best(rows: np.ndarray, targets: Tensor, vector: Tensor, wanted: int, exact: bool) -> Found:
+    """Score the candidates exactly; ties by row."""
+    scores = similarity(vector[None], targets)[0].numpy()
+    if not np.isfinite(scores).all():
+        raise DataError("the gallery holds vectors that are not finite", mend="Run `triptych index verify`.")
+    order = np.lexsort((rows, -scores))[:wanted]
+    return Found(rows[order], scores[order], len(rows), exact)
