@@ -33,7 +33,7 @@ Array = npt.NDArray[np.float64]
 FEWEST = 30
 """With fewer triplets that models could be asked about, rules alone are applied."""
 
-DYNAMICS_WEIGHT = 0.3
+DYNAMICS_WEIGHT = 0.1
 """How much the training dynamics count beside what models say that never saw the triplet."""
 
 EARLIER = ("fit", "rank", "reverse_rank", "gap")
