@@ -38,7 +38,7 @@ from triptych.training.train import train
 from triptych.triplets import Benchmark, TripletTable, read_benchmark
 
 NOISE = ("mix-0.2", "mix-0.5", "mix-0.8", "hard-0.2", "hard-0.5")
-TRAINING = {"epochs": 5, "patience": 0, "captions": "fixed"}
+TRAINING: dict[str, Any] = {"epochs": 5, "patience": 0, "captions": "fixed"}
 
 
 def main() -> None:
@@ -179,27 +179,38 @@ def _recovered(
     plain: Run,
     options: argparse.Namespace,
 ) -> Iterator[str]:
-    """Compare R@10 of InfoNCE on clean, noisy, audited-and-dropped and truly clean triplets."""
-    cleaned = found.apply("drop")
-    folder = options.work / "recovered" / level
-    data = Benchmark(benchmark.name, benchmark.path, cleaned, benchmark.splits, benchmark.images)
-    dropped = (
-        Run(folder)
-        if (folder / "last" / "model.safetensors").is_file()
-        else train(data, folder, method="infonce", init=options.init, training=TRAINING)
-    )
-    clean = _plain_run(benchmark, None, options.init, options.work / "plain" / "none")
+    """Compare R@10 of InfoNCE on clean, noisy, audited, and truly clean triplets, all for as many steps."""
+    tables = {
+        "audited and dropped": found.apply("drop"),
+        "audited, fixed where there is a proposal, else dropped": found.apply("fix", "drop"),
+    }
+    if noise is not None:
+        right = [row for row, name in enumerate(found.table.triplet_ids) if name not in noise.noisy_ids]
+        tables["the right ones alone (a perfect filter)"] = found.table.take(right)
+    runs = {"clean": _plain_run(benchmark, None, options.init, options.work / "plain" / "none")}
+    if noise is not None:
+        runs[level] = plain
+    rows = dict.fromkeys(runs, len(benchmark.train))
+    for number, (name, table) in enumerate(tables.items()):
+        folder = options.work / "recovered" / f"{level}-{number}"
+        data = Benchmark(benchmark.name, benchmark.path, table, benchmark.splits, benchmark.images)
+        epochs = max(1, round(TRAINING["epochs"] * len(benchmark.train) / len(table)))
+        done = (folder / "last" / "model.safetensors").is_file()
+        settings = {**TRAINING, "epochs": epochs}
+        run = (
+            train(data, folder, method="infonce", init=options.init, training=settings) if not done else None
+        )
+        runs[name], rows[name] = run or Run(folder), len(table)
     recall: dict[str, float] = {}
-    for name, run in {"clean": clean, level: plain, f"{level}, audited and dropped": dropped}.items():
+    for name, run in runs.items():
         scores: Any = evaluate(run, benchmark, protocol=REFERENCE_REMOVED, checkpoint="last", samples=0)
         recall[name] = scores.row("composed", "removed").mean["R@10"]
-    yield "| training data | triplets | R@10, reference removed, last epoch |"
-    yield "|---|---|---|"
+    lost = recall["clean"] - recall.get(level, recall["clean"])
+    yield f"| {level}: training data | triplets | R@10, reference removed, last epoch | of what noise took |"
+    yield "|---|---|---|---|"
     for name, value in recall.items():
-        yield f"| {name} | {len(cleaned) if 'dropped' in name else len(benchmark.train):,} | {value:.1f} |"
-    lost, gained = recall["clean"] - recall[level], recall[f"{level}, audited and dropped"] - recall[level]
-    if noise is not None and lost > 0:
-        yield f"| recovered of what noise took | | {gained / lost:.0%} |"
+        back = f"{(value - recall[level]) / lost:.0%}" if lost > 0 and name not in ("clean", level) else "-"
+        yield f"| {name} | {rows[name]:,} | {value:.1f} | {back} |"
 
 
 def _told(what: str, done: int, total: int) -> None:
